@@ -1,0 +1,9 @@
+# Warnings of our own targets; an error for developers, so that nothing lands with one.
+add_library(fewbit_warnings INTERFACE)
+target_compile_options(fewbit_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>)
+if(FEWBIT_DEVELOPER)
+  target_compile_options(fewbit_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+# One product, one rounding: results must not depend on whether a compiler fuses a*b+c by itself.
+target_compile_options(fewbit_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)

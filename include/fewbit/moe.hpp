@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps 5 and 6, prepare and run: one MoE layer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "fewbit/executor.hpp"
+#include "fewbit/quantized.hpp"
+#include "fewbit/selection.hpp"
+
+namespace fewbit {
+
+// max |x| over the tokens routed to an expert, raised into table[layer][expert][0], and max |act|
+// of its activated rows into [layer][expert][1].
+struct AmaxTable {
+  std::span<float> values;  // [layers, experts, 2], not negative
+  std::int64_t layers = 0;
+  std::int64_t experts = 0;  // >= num_experts of the problem; the table's own stride
+  std::int64_t layer = 0;
+};
+
+// Borrowed arguments of one call; T tokens, H hidden_size, K top_k.
+struct MoeArgs {
+  std::int64_t tokens = 0;
+  TensorView hidden;                        // [T, H] of problem.activation_dtype
+  std::span<const std::int32_t> topk_ids;   // [T, K]; ids outside the experts add nothing
+  std::span<const float> topk_weights;      // [T, K]
+  std::span<const std::int32_t> expert_map; // global id -> local expert or -1; empty: ids are local
+  std::span<std::byte> out;                 // [T, H] of problem.activation_dtype
+  std::optional<AmaxTable> amax;
+  std::span<std::byte> workspace;           // >= workspace_bytes(T), 64-byte aligned
+};
+
+// What a prepared layer holds.
+struct PreparedInfo {
+  std::string backend;
+  std::string layout;              // "cpu_f4_lane16", "row_major"
+  std::uint64_t owned_bytes = 0;   // memory of its own
+  std::uint64_t mapped_bytes = 0;  // read in place from the checkpoint
+};
+
+class PreparedMoe;
+
+// One layer, prepared for the selected backend. Arithmetic: weights as stored, activations in
+// activation_dtype, f32 accumulation (the reference: double), scales and router weights applied in
+// f32, one rounding per stored result.
+class MoeLayer {
+ public:
+  // The weights may be dropped afterwards unless info().mapped_bytes > 0 (then their owners are
+  // kept). Errors: invalid_argument (sizes disagree, both numbers), limit.
+  static Result<MoeLayer> prepare(const Selection& selection, const MoeProblem& problem,
+                                  const MoeWeights& weights, const DeviceInfo& device,
+                                  Executor& executor);
+  MoeLayer(MoeLayer&&) noexcept;
+  MoeLayer& operator=(MoeLayer&&) noexcept;
+  ~MoeLayer();
+
+  // Error invalid_argument when tokens > problem.max_tokens; limit on overflow.
+  Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const;
+  // Checks every argument once, allocates nothing. out is complete when it returns.
+  Result<void> run(const MoeArgs& args, Executor& executor) const;
+
+  const MoeProblem& problem() const { return problem_; }
+  PreparedInfo info() const;
+
+ private:
+  MoeLayer(MoeProblem problem, std::unique_ptr<PreparedMoe> prepared);
+  MoeProblem problem_;
+  std::unique_ptr<PreparedMoe> prepared_;
+};
+
+// Router: top-k experts and weights from logits, in f32 (softmax in double inside).
+// logits [T, E] f32; bias [E] or empty (e_score_correction_bias: chooses, never weighs).
+// ids [T, K], in order of falling selection score; weights [T, K].
+// Errors: invalid_argument (sizes, top_k > experts, groups that don't divide).
+Result<void> route(const RouterParams& params, std::int64_t tokens, std::int64_t experts,
+                   std::span<const float> logits, std::span<const float> bias,
+                   std::span<std::int32_t> ids, std::span<float> weights);
+
+}  // namespace fewbit

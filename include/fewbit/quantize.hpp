@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// From 16/32-bit weights to a quantized checkpoint, streamed tensor by tensor.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fewbit/executor.hpp"
+#include "fewbit/quantized.hpp"
+
+namespace fewbit {
+
+// done and total in bytes of source weights; return false to cancel (nothing is left behind).
+using ProgressFn = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+
+struct QuantizeOptions {
+  std::string scheme = "nvfp4";     // ModelOpt NVFP4
+  bool experts = true;
+  bool attention = false;           // q/k/v/o projections too
+  std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
+  ProgressFn progress;
+};
+
+struct QuantizeReport {
+  std::int64_t quantized_tensors = 0;
+  std::int64_t kept_tensors = 0;
+  std::uint64_t source_bytes = 0;
+  std::uint64_t output_bytes = 0;
+  double relative_error = 0;        // Frobenius, over all quantized matrices: ||w - q(w)|| / ||w||
+  std::int64_t erased_blocks = 0;   // blocks with a non-zero weight that became all zero
+  std::int64_t clamped_scales = 0;  // block scales raised to the smallest or lowered to the largest
+};
+
+// Writes a ModelOpt checkpoint in the source's own naming, with both config places, the tokenizer
+// and every other small file. Errors: unsupported (scheme name lists the known ones; already
+// quantized source; k % 16), corrupt (a NaN or infinite weight, named), io.
+Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
+                                           const std::filesystem::path& output,
+                                           const QuantizeOptions& options, Executor& executor);
+
+// Round-to-nearest NVFP4 of one matrix (ModelOpt's rule): s2 = amax/2688, block scale =
+// e4m3(clamp(block_amax/(6*s2), 2^-9, 448)), code = e2m1(w / (scale*s2)), ties to even.
+// weights [n, k] f32, k % 16 == 0.
+struct Nvfp4Matrix {
+  std::vector<std::byte> codes;   // [n, k/2]
+  std::vector<std::byte> scales;  // [n, k/16] e4m3
+  float global_scale = 0;
+  std::int64_t erased_blocks = 0;
+  std::int64_t clamped_scales = 0;
+};
+Result<Nvfp4Matrix> quantize_nvfp4(std::int64_t n, std::int64_t k, std::span<const float> weights);
+
+}  // namespace fewbit

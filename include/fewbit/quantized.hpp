@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step 3, canonicalize: one form for every producer's tensors. Nothing after this knows a producer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fewbit/checkpoint.hpp"
+#include "fewbit/scheme.hpp"
+#include "fewbit/tensor.hpp"
+
+namespace fewbit {
+
+// A matrix [n, k] (n = out_features, k = in_features).
+//
+//   value(i, j) = code(i, j) * (scale(i, j) * global_scale)
+//
+// The scale times global_scale is rounded to f32, and so is the product with the code.
+struct QuantizedTensor {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  Scheme scheme;
+  // [n, k] codes of scheme.weight, row-major; f4_e2m1: [n, k/2] bytes, low nibble = even k.
+  // Plain schemes: the 16/32-bit values themselves.
+  Tensor codes;
+  // [ceil(n/rows), ceil(k/cols)] of scheme.scale->dtype, multiply; empty for plain schemes.
+  Tensor scales;
+  float global_scale = 1.0F;  // multiply
+};
+
+// One expert; a non-gated activation has no gate.
+struct ExpertWeights {
+  std::optional<QuantizedTensor> gate;  // [intermediate_size, hidden_size]
+  QuantizedTensor up;                   // [intermediate_size, hidden_size]
+  QuantizedTensor down;                 // [hidden_size, intermediate_size]
+};
+
+// The routed experts of one layer, by expert id. Gate and up keep their own global scales.
+struct MoeWeights {
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::vector<ExpertWeights> experts;
+};
+
+// Maps (never copies) the parts of a module. Expert -1, or which expert of a fused tensor.
+// Errors name the tensor: not_found, corrupt (dtype, shape with both numbers), unsupported.
+Result<QuantizedTensor> canonicalize(const Checkpoint& checkpoint, const Module& module,
+                                     std::int64_t fused_expert = -1);
+
+// All experts of a layer. Errors: as canonicalize; inconsistent when experts are missing (lists
+// them) or differ in shape.
+Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified, int layer);
+
+// Rows [row, row + out.size()/k) as f32. The one place that knows what a scheme's codes mean.
+// Errors: invalid_argument (range), unsupported (scheme).
+Result<void> dequantize_rows(const QuantizedTensor& tensor, std::int64_t row, std::span<float> out);
+
+// Wraps caller-owned memory, checking every size: plain values, or e2m1 codes with e4m3 scales.
+Result<QuantizedTensor> make_plain(std::int64_t n, std::int64_t k, Tensor values,
+                                   float global_scale = 1.0F);
+Result<QuantizedTensor> make_nvfp4(std::int64_t n, std::int64_t k, Tensor codes, Tensor scales,
+                                   float global_scale);
+
+}  // namespace fewbit

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step 4, select: which backend runs a layer on a device, and why the others can't. All of it is
+// plain data, so any machine can be described and any rule tested.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fewbit/quantized.hpp"
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+// Instruction-set facts of a CPU; each is its own fact, true only when the CPU has it and the
+// operating system allows it.
+struct CpuFeatures {
+  bool avx2 = false;        // AVX2 + FMA + F16C
+  bool avx512 = false;      // F, BW, DQ, VL
+  bool avx512_vnni = false;
+  bool avx512_vbmi = false;
+  bool avx512_bf16 = false;
+  bool amx_tile = false;
+  bool amx_bf16 = false;
+  bool amx_int8 = false;
+  bool neon = false;
+  bool neon_bf16 = false;
+  bool neon_i8mm = false;
+  bool operator==(const CpuFeatures&) const = default;
+};
+
+// The clusters that kernels are built for, weakest first. FEWBIT_ISA caps at one of these names.
+enum class IsaLevel { generic, neon, avx2, avx512, amx };
+const char* isa_name(IsaLevel level);
+// Error invalid_argument lists the known names.
+Result<IsaLevel> isa_from_name(std::string_view name);
+// The best level these features allow.
+IsaLevel best_isa(const CpuFeatures& features);
+
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string name;  // "AMD EPYC", "NVIDIA H200"
+  // CPU
+  CpuFeatures cpu;
+  IsaLevel isa = IsaLevel::generic;  // level in use: best_isa, capped by FEWBIT_ISA
+  int physical_cores = 1;
+  int usable_threads = 1;  // min(affinity, floor(cgroup quota), physical cores)
+  std::uint64_t memory_bytes = 0;
+  // CUDA
+  int compute_capability = 0;  // 90 for 9.0
+  int sm_count = 0;
+  // What this binary holds code for: "generic", "avx2", "sm_90a" …
+  std::vector<std::string> built_for;
+};
+// This machine, detected once; FEWBIT_ISA applied. Error: FEWBIT_ISA unknown, or above the machine.
+Result<DeviceInfo> detect_cpu();
+// "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu" (this machine). Error lists them.
+Result<DeviceInfo> describe_device(std::string_view text);
+
+enum class RouterWeightSide { output, input };
+
+// Everything a backend's rules may ask about one MoE layer.
+struct MoeProblem {
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_experts = 0;  // local experts
+  int top_k = 1;
+  Scheme gate_up;  // scheme of gate and up
+  Scheme down;
+  ActivationParams activation;
+  DType activation_dtype = DType::bf16;  // of hidden states in and out; bf16, f16 or f32
+  RouterWeightSide router_weight_side = RouterWeightSide::output;
+  bool expert_map = false;
+  std::int64_t max_tokens = 1;  // workspace is planned for this many
+  std::string where;            // "model.layers.0.mlp" for messages
+};
+// Sizes taken from the weights. Error inconsistent when experts mix schemes (names both).
+Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,
+                                DType activation_dtype, std::int64_t max_tokens);
+
+enum class Reason {
+  device,       // wrong kind of machine
+  isa,          // instruction set missing
+  not_built,    // this binary holds no code for it
+  weight,       // weight scheme
+  activation,   // activation function or its parameters
+  dtype,        // activation dtype
+  shape,        // divisibility, sizes
+  routing,      // top-k, expert map, router weight side
+};
+const char* reason_name(Reason reason);
+
+// One unmet need. needs and has hold the numbers of both sides: "hidden_size % 16 = 0", "2050".
+struct Refusal {
+  Reason reason = Reason::shape;
+  std::string needs;
+  std::string has;
+};
+
+struct Candidate {
+  std::string backend;
+  std::vector<Refusal> refusals;  // empty: it can run the layer
+};
+
+struct Selection {
+  std::string chosen;
+  bool forced = false;
+  std::vector<Candidate> candidates;  // in order of preference, reference last
+  std::string numerics;               // "bf16 activations, f32 accumulation"
+};
+
+struct SelectOptions {
+  // Forced backend; empty: FEWBIT_BACKEND, else the first without refusals.
+  std::string backend;
+};
+// Errors: unsupported (forced backend refused: lists every unmet need; or no backend at all),
+// invalid_argument (unknown backend name: lists the known ones).
+Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,
+                                 const SelectOptions& options = {});
+// The table as text: chosen, refused, every reason, and which variant runs at 1, 16, 512 tokens.
+std::string explain(const MoeProblem& problem, const DeviceInfo& device, const Selection& selection);
+
+struct BackendDescription {
+  std::string name;
+  std::string summary;
+  bool built = false;   // this binary holds it
+  bool usable = false;  // and this device can run it
+  std::string layout;   // what prepare makes
+};
+std::vector<BackendDescription> list_backends(const DeviceInfo& device);
+
+}  // namespace fewbit

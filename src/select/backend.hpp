@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend is: its rules, its preparation and its run, as one row of backends/list.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fewbit/linear.hpp"
+#include "fewbit/moe.hpp"
+#include "fewbit/selection.hpp"
+
+namespace fewbit {
+
+// A prepared MoE layer. Thread-safe for concurrent runs with separate workspaces.
+class PreparedMoe {
+ public:
+  virtual ~PreparedMoe() = default;
+  virtual Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const = 0;
+  // Arguments were checked by MoeLayer. Allocates nothing.
+  virtual Result<void> run(const MoeArgs& args, Executor& executor) const = 0;
+  virtual PreparedInfo info() const = 0;
+};
+
+struct LinearArgs {
+  std::int64_t tokens = 0;
+  TensorView x;                  // [tokens, k]
+  std::span<std::byte> y;        // [tokens, n]
+  std::span<std::byte> workspace;
+};
+
+class PreparedLinear {
+ public:
+  virtual ~PreparedLinear() = default;
+  virtual Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const = 0;
+  virtual Result<void> run(const LinearArgs& args, Executor& executor) const = 0;
+  virtual PreparedInfo info() const = 0;
+};
+
+struct Backend {
+  const char* name;
+  const char* summary;
+  const char* layout;
+  const char* built_for;  // an entry of DeviceInfo::built_for
+  // Every unmet need, with the numbers of both sides; empty: it can run the layer.
+  std::vector<Refusal> (*moe_refusals)(const MoeProblem&, const DeviceInfo&);
+  std::vector<Refusal> (*linear_refusals)(const LinearProblem&, const DeviceInfo&);
+  Result<std::unique_ptr<PreparedMoe>> (*prepare_moe)(const MoeProblem&, const MoeWeights&,
+                                                      const DeviceInfo&, Executor&);
+  Result<std::unique_ptr<PreparedLinear>> (*prepare_linear)(const LinearProblem&,
+                                                            const QuantizedTensor&,
+                                                            const DeviceInfo&, Executor&);
+  // Which variant runs a call of that many tokens: a pure function, for explain.
+  std::string (*variant)(const MoeProblem&, std::int64_t tokens);
+};
+
+// In order of preference, reference last.
+std::span<const Backend* const> all_backends();
+// nullptr when unknown.
+const Backend* find_backend(std::string_view name);
+
+}  // namespace fewbit
