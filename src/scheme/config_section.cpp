@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/config_section.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace fewbit {
+namespace {
+
+// A value in a message: shortened, so that a long list does not fill the screen.
+std::string value_text(const Json& value) {
+  constexpr std::size_t longest = 80;
+  std::string text = value.dump();
+  if (text.size() > longest) text = text.substr(0, longest) + "…";
+  return text;
+}
+
+}  // namespace
+
+ConfigSection::ConfigSection(const Json& root, std::string where) : where_(std::move(where)) {
+  sections_.push_back(&root);
+  for (const std::string_view name : {"text_config", "llm_config", "language_config"}) {
+    const Json* section = root.find(name);
+    if (section != nullptr && section->is_object()) sections_.push_back(section);
+  }
+}
+
+ConfigSection::Entry ConfigSection::find(Keys keys) const {
+  for (const std::string_view key : keys) {
+    for (const Json* section : sections_) {
+      const Json* value = section->find(key);
+      if (value != nullptr && !value->is_null()) return {key, value};
+    }
+  }
+  return {};
+}
+
+Error ConfigSection::refuse(ErrorCode code, std::string_view key, const Json& value,
+                            std::string_view expected) const {
+  return Error{code, fmt::format("{} is {}, expected {}", key, value_text(value), expected),
+               where_};
+}
+
+Result<std::optional<std::int64_t>> ConfigSection::integer(Keys keys, std::int64_t least,
+                                                           std::int64_t most) const {
+  const Entry entry = find(keys);
+  if (!entry) return std::optional<std::int64_t>{};
+  const std::optional<std::int64_t> value = entry.value->as_int64();
+  if (!value || *value < least || *value > most) {
+    return refuse(ErrorCode::corrupt, entry.key, *entry.value,
+                  fmt::format("an integer from {} to {}", least, most));
+  }
+  return value;
+}
+
+Result<std::int64_t> ConfigSection::required_integer(Keys keys, std::int64_t least,
+                                                     std::int64_t most) const {
+  FEWBIT_TRY(const std::optional<std::int64_t> value, integer(keys, least, most));
+  if (value) return *value;
+  return Error{
+      ErrorCode::corrupt,
+      fmt::format("{} is missing, expected an integer from {} to {}", *keys.begin(), least, most),
+      where_};
+}
+
+Result<std::optional<double>> ConfigSection::number(Keys keys) const {
+  const Entry entry = find(keys);
+  if (!entry) return std::optional<double>{};
+  const std::optional<double> value = entry.value->as_double();
+  if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a number");
+  return value;
+}
+
+Result<std::optional<bool>> ConfigSection::boolean(Keys keys) const {
+  const Entry entry = find(keys);
+  if (!entry) return std::optional<bool>{};
+  const std::optional<bool> value = entry.value->as_bool();
+  if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "true or false");
+  return value;
+}
+
+Result<std::optional<std::string>> ConfigSection::string(Keys keys) const {
+  const Entry entry = find(keys);
+  if (!entry) return std::optional<std::string>{};
+  const std::string* value = entry.value->as_string();
+  if (value == nullptr) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a string");
+  return std::optional<std::string>{*value};
+}
+
+Result<std::vector<std::int64_t>> ConfigSection::integers(Keys keys) const {
+  std::vector<std::int64_t> values;
+  const Entry entry = find(keys);
+  if (!entry) return values;
+  const Json::Array* array = entry.value->as_array();
+  if (array == nullptr) {
+    return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a list of integers");
+  }
+  for (const Json& item : *array) {
+    const std::optional<std::int64_t> value = item.as_int64();
+    if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a list of integers");
+    values.push_back(*value);
+  }
+  return values;
+}
+
+}  // namespace fewbit
