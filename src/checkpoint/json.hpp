@@ -18,10 +18,12 @@ namespace fewbit {
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{256} << 20;
   int max_depth = 64;
+  std::size_t max_values = std::size_t{1} << 24;  // a value takes 48 bytes, its text may be 2
 };
 
 // Objects keep the order of the file. Numbers keep their kind: integers exactly (64 bits, signed or
-// unsigned), others as double with their original text, so that dump() gives them back unchanged.
+// unsigned), others as double with their original text, so that dump() gives them back unchanged. A
+// double that is not finite has no JSON form and becomes null.
 class Json {
  public:
   struct Number {
@@ -32,19 +34,19 @@ class Json {
   using Member = std::pair<std::string, Json>;
   using Object = std::vector<Member>;
 
-  Json() = default;  // null
-  Json(std::nullptr_t) {}                                              // NOLINT(*-explicit-*)
-  Json(bool value) : value_(value) {}                                  // NOLINT(*-explicit-*)
-  Json(int value) : value_(std::int64_t{value}) {}                     // NOLINT(*-explicit-*)
-  Json(std::int64_t value) : value_(value) {}                          // NOLINT(*-explicit-*)
-  Json(std::uint64_t value) : value_(value) {}                         // NOLINT(*-explicit-*)
-  Json(double value);                                                  // NOLINT(*-explicit-*)
-  Json(Number value) : value_(std::move(value)) {}                     // NOLINT(*-explicit-*)
-  Json(const char* value) : value_(std::string(value)) {}              // NOLINT(*-explicit-*)
-  Json(std::string value) : value_(std::move(value)) {}                // NOLINT(*-explicit-*)
-  Json(std::string_view value) : value_(std::string(value)) {}         // NOLINT(*-explicit-*)
-  Json(Array value) : value_(std::move(value)) {}                      // NOLINT(*-explicit-*)
-  Json(Object value) : value_(std::move(value)) {}                     // NOLINT(*-explicit-*)
+  Json() = default;                                             // null
+  Json(std::nullptr_t) {}                                       // NOLINT(*-explicit-*)
+  Json(bool value) : value_(value) {}                           // NOLINT(*-explicit-*)
+  Json(int value) : value_(std::int64_t{value}) {}              // NOLINT(*-explicit-*)
+  Json(std::int64_t value) : value_(value) {}                   // NOLINT(*-explicit-*)
+  Json(std::uint64_t value) : value_(value) {}                  // NOLINT(*-explicit-*)
+  Json(double value);                                           // NOLINT(*-explicit-*)
+  Json(Number value) : value_(std::move(value)) {}              // NOLINT(*-explicit-*)
+  Json(const char* value) : value_(std::string(value)) {}       // NOLINT(*-explicit-*)
+  Json(std::string value) : value_(std::move(value)) {}         // NOLINT(*-explicit-*)
+  Json(std::string_view value) : value_(std::string(value)) {}  // NOLINT(*-explicit-*)
+  Json(Array value) : value_(std::move(value)) {}               // NOLINT(*-explicit-*)
+  Json(Object value) : value_(std::move(value)) {}              // NOLINT(*-explicit-*)
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
@@ -64,23 +66,30 @@ class Json {
   const std::string* as_string() const;
   const Array* as_array() const;
   const Object* as_object() const;
+  // As in the file; empty when this is no number.
+  std::string number_text() const;
 
   // Member of an object; nullptr when absent or when this is no object. Linear in the members.
   const Json* find(std::string_view key) const;
   // Sets or appends a member; turns null into an object.
   void set(std::string_view key, Json value);
   void push_back(Json value);  // turns null into an array
+  // Like set(), for a key known to be new: constant time.
+  void append_member(std::string key, Json value);
 
-  // indent < 0: one line. Valid UTF-8 is kept, control characters are escaped.
+  // indent < 0: one line without spaces. Valid UTF-8 is kept, control characters are escaped, other
+  // bytes become U+FFFD.
   std::string dump(int indent = -1) const;
 
-  // Strict RFC 8259: duplicate keys, invalid UTF-8, comments, trailing text, NaN, depth and size
-  // over the limits are errors (corrupt / limit) with the byte position. No recursion on depth.
+  // Strict RFC 8259: duplicate keys, invalid UTF-8, comments, trailing text, NaN, depth, size and
+  // number of values over the limits are errors (corrupt / limit) with the byte position, counted
+  // to the end of the offending token. No recursion on depth.
   static Result<Json> parse(std::string_view text, const std::string& where,
                             const JsonLimits& limits = {});
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, Number, std::string, Array, Object>
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, Number, std::string, Array,
+               Object>
       value_;
 };
 
