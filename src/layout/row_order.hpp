@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the rows of fused gate/up weights (w13), and from which source row each row of a
+// prepared matrix comes. Kernels read gate rows first, then up rows.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/hd.hpp"
+#include "fewbit/result.hpp"
+
+namespace fewbit {
+
+// Of the rows as they are stored.
+enum class W13Order { up_gate, gate_up };
+
+// "w13" and "up_gate" (up rows first), "w31" and "gate_up" (gate rows first), any case.
+// Error invalid_argument names the known ones.
+Result<W13Order> w13_order_from_name(std::string_view name);
+
+// Whether fc1 has gate and up rows (2 * intermediate_size) or one matrix.
+enum class Gating { gated, ungated };
+
+// Row n of the result is row (n + shift) mod rows of the source.
+struct RowRotation {
+  std::int64_t rows = 0;
+  std::int64_t shift = 0;
+
+  FEWBIT_HD constexpr std::int64_t source(std::int64_t n) const {
+    const std::int64_t row = n + shift;
+    return row < rows ? row : row - rows;
+  }
+};
+
+// Rows as stored -> [gate; up]. rows is even for gated weights.
+FEWBIT_HD constexpr RowRotation to_gate_up(std::int64_t rows, Gating gating, W13Order order) {
+  const bool rotate = gating == Gating::gated && order == W13Order::up_gate;
+  return {.rows = rows, .shift = rotate ? rows / 2 : 0};
+}
+
+}  // namespace fewbit

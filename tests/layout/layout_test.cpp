@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every layout must be. A new layout is one more line in Layouts.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "layout/b12x_packed.hpp"
+#include "layout/pack.hpp"
+#include "layout/place.hpp"
+#include "layout/row_major.hpp"
+#include "layout/scale_grid.hpp"
+#include "layout/swizzle_128x4.hpp"
+
+namespace fewbit {
+namespace {
+
+template <class L>
+class LayoutTest : public ::testing::Test {
+ public:
+  // Small, odd, one tile, several tiles each way, padded both ways; those that the layout accepts.
+  static std::vector<Dims> sizes() {
+    std::vector<Dims> accepted;
+    for (const std::int64_t n : {1, 7, 16, 32, 64, 96, 128, 130, 192, 256, 320}) {
+      for (const std::int64_t k : {1, 2, 4, 5, 6, 8, 16, 32, 48, 64, 128, 144}) {
+        if (L::accepts({.n = n, .k = k})) accepted.push_back({.n = n, .k = k});
+      }
+    }
+    return accepted;
+  }
+};
+
+using Layouts =
+    ::testing::Types<RowMajor<4>, RowMajor<8>, RowMajor<16>, B12xPacked, GroupedByteScales,
+                     SingleByteScales, Swizzle128x4<8>, Swizzle128x4<16>>;
+TYPED_TEST_SUITE(LayoutTest, Layouts);
+
+TYPED_TEST(LayoutTest, IsALayoutAndAcceptsSomeOfTheTestedSizes) {
+  static_assert(Layout<TypeParam>);
+  EXPECT_GE(this->sizes().size(), 20U);
+}
+
+// No two elements share a place, none ends behind the buffer, and all bits but the spare ones hold
+// one.
+TYPED_TEST(LayoutTest, GivesEveryElementItsOwnPlace) {
+  for (const Dims d : this->sizes()) {
+    std::set<Place> taken;
+    for (std::int64_t n = 0; n < d.n; ++n) {
+      for (std::int64_t k = 0; k < d.k; ++k) {
+        const Place p = TypeParam::place(d, n, k);
+        ASSERT_TRUE(taken.insert(p).second) << "n " << n << " k " << k;
+        ASSERT_GE(p.byte, 0);
+        ASSERT_LE(p.byte * 8 + p.bit + TypeParam::bits, TypeParam::bytes(d) * 8);
+        ASSERT_EQ((p.byte * 8 + p.bit) % TypeParam::bits, 0) << "n " << n << " k " << k;
+      }
+    }
+    EXPECT_EQ(std::int64_t(taken.size()) * TypeParam::bits + TypeParam::spare_bits(d),
+              TypeParam::bytes(d) * 8)
+        << d.n << " x " << d.k;
+  }
+}
+
+TYPED_TEST(LayoutTest, InverseFindsTheElementOfEveryPlace) {
+  for (const Dims d : this->sizes()) {
+    std::int64_t spare_bits = 0;
+    for (std::int64_t bit = 0; bit < TypeParam::bytes(d) * 8; bit += TypeParam::bits) {
+      const Place p{.byte = bit / 8, .bit = static_cast<int>(bit % 8)};
+      const Element e = TypeParam::inverse(d, p);
+      if (!contains(d, e)) {
+        spare_bits += TypeParam::bits;
+        continue;
+      }
+      ASSERT_EQ(TypeParam::place(d, e.n, e.k), p) << d.n << " x " << d.k << " byte " << p.byte;
+    }
+    EXPECT_EQ(spare_bits, TypeParam::spare_bits(d)) << d.n << " x " << d.k;
+  }
+}
+
+TYPED_TEST(LayoutTest, UnpackGivesBackWhatPackTookAndLeavesSpareBitsAlone) {
+  constexpr std::byte untouched{0xa5};
+  for (const Dims d : this->sizes()) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(d.n * 1000 + d.k));
+    std::vector<std::uint64_t> codes(static_cast<std::size_t>(d.n * d.k));
+    constexpr std::uint64_t mask =
+        TypeParam::bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << TypeParam::bits) - 1;
+    for (auto& code : codes) code = random() & mask;
+
+    const auto bytes = static_cast<std::size_t>(TypeParam::bytes(d));
+    std::vector<std::byte> buffer(bytes + 8, untouched);
+    pack<TypeParam>(
+        d,
+        [&](std::int64_t n, std::int64_t k) {
+          return codes[static_cast<std::size_t>(n * d.k + k)];
+        },
+        std::span(buffer).first(bytes));
+    for (std::size_t i = bytes; i < buffer.size(); ++i) ASSERT_EQ(buffer[i], untouched);
+
+    std::size_t next = 0;
+    unpack<TypeParam>(d, std::span<const std::byte>(buffer),
+                      [&](std::int64_t n, std::int64_t k, std::uint64_t code) {
+                        ASSERT_EQ(code, codes[next]) << "n " << n << " k " << k;
+                        ++next;
+                      });
+    EXPECT_EQ(next, codes.size());
+    for (std::size_t bit = 0; bit < bytes * 8; bit += TypeParam::bits) {
+      const Place p{.byte = std::int64_t(bit / 8), .bit = static_cast<int>(bit % 8)};
+      if (contains(d, TypeParam::inverse(d, p))) continue;
+      ASSERT_EQ(read_bits<TypeParam::bits>(buffer, p),
+                read_bits<TypeParam::bits>(std::vector<std::byte>(8, untouched), Place{0, p.bit}));
+    }
+  }
+}
+
+// A closed form is usable at compile time, so kernels can't disagree with it.
+static_assert(B12xPacked::place({.n = 128, .k = 32}, 90, 25) == Place{.byte = 1671, .bit = 4});
+static_assert(Swizzle128x4<8>::place({.n = 256, .k = 7}, 173, 6) == Place{.byte = 1750, .bit = 0});
+
+}  // namespace
+}  // namespace fewbit
