@@ -72,10 +72,14 @@ class MoeLayer {
   std::unique_ptr<PreparedMoe> prepared_;
 };
 
-// Router: top-k experts and weights from logits, in f32 (softmax in double inside).
+// Router: top-k experts and weights from logits; scores in double, weights rounded once to f32.
 // logits [T, E] f32; bias [E] or empty (e_score_correction_bias: chooses, never weighs).
-// ids [T, K], in order of falling selection score; weights [T, K].
-// Errors: invalid_argument (sizes, top_k > experts, groups that don't divide).
+// ids [T, K], in order of falling selection score, ties to the lower id; weights [T, K].
+// With groups only experts of the best top_groups are chosen; a group's score is the sum of its two
+// largest biased scores, or, without a bias, its largest score. When all chosen scores are 0, the
+// weights are 0. Errors: invalid_argument (sizes, top_k > experts, groups that don't divide or hold
+// fewer than top_k experts, a logit that is NaN or +inf, a softmax of -inf only, a bias that isn't
+// finite).
 Result<void> route(const RouterParams& params, std::int64_t tokens, std::int64_t experts,
                    std::span<const float> logits, std::span<const float> bias,
                    std::span<std::int32_t> ids, std::span<float> weights);

@@ -133,7 +133,7 @@ struct ActivationParams {
   Activation kind = Activation::silu;
   float alpha = 1.0F;  // swigluoai: sigmoid(alpha * gate)
   float beta = 0.0F;   // swigluoai: (up + beta)
-  std::optional<float> limit;
+  std::optional<float> limit = std::nullopt;
   bool operator==(const ActivationParams&) const = default;
 };
 
