@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fewbit/checkpoint.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/container.hpp"
+#include "checkpoint/json.hpp"
+#include "checkpoint/relative_name.hpp"
+#include "core/quote.hpp"
+
+namespace fewbit {
+
+const char* level_name(Level level) {
+  switch (level) {
+    case Level::info:
+      return "info";
+    case Level::warning:
+      return "warning";
+    case Level::error:
+      return "error";
+  }
+  return "unknown";
+}
+
+struct Checkpoint::State {
+  Container container;
+
+  const MappedFile& file(const TensorInfo& info) const {
+    return *container.shards[static_cast<std::size_t>(info.shard)];
+  }
+};
+
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
+  FEWBIT_TRY(Container container, open_container(path));
+  Checkpoint checkpoint;
+  checkpoint.state_ = std::make_shared<const State>(State{std::move(container)});
+  return checkpoint;
+}
+
+std::span<const TensorInfo> Checkpoint::tensors() const { return state_->container.tensors; }
+
+const TensorInfo* Checkpoint::find(std::string_view name) const {
+  const auto& tensors = state_->container.tensors;
+  const auto at = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const TensorInfo& info, std::string_view key) { return info.name < key; });
+  return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+Result<Tensor> Checkpoint::tensor(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  if (info == nullptr) {
+    return Error{
+        ErrorCode::not_found,
+        "no tensor " + quote(name) + " among " + std::to_string(state_->container.tensors.size()),
+        directory().string()};
+  }
+  return tensor(*info);
+}
+
+Tensor Checkpoint::tensor(const TensorInfo& info) const {
+  const auto& shard = state_->container.shards[static_cast<std::size_t>(info.shard)];
+  Tensor tensor;
+  tensor.view.dtype = info.dtype;
+  tensor.view.shape = info.shape;
+  tensor.view.bytes = shard->bytes().subspan(info.file_offset, info.bytes);
+  tensor.owner = shard;
+  return tensor;
+}
+
+void Checkpoint::release(const TensorInfo& info) const {
+  state_->file(info).release(info.file_offset, info.bytes);
+}
+
+std::span<const std::filesystem::path> Checkpoint::shards() const {
+  return state_->container.paths;
+}
+const std::filesystem::path& Checkpoint::directory() const { return state_->container.directory; }
+std::uint64_t Checkpoint::total_bytes() const { return state_->container.total_bytes; }
+std::span<const Finding> Checkpoint::findings() const { return state_->container.findings; }
+const std::map<std::string, std::string>& Checkpoint::metadata() const {
+  return state_->container.metadata;
+}
+
+Result<std::shared_ptr<const Json>> Checkpoint::json_file(std::string_view name) const {
+  const std::filesystem::path path = directory() / name;
+  if (!stays_below(name)) {
+    return Error{ErrorCode::invalid_argument,
+                 quote(name) + " is no file name below the checkpoint's folder",
+                 directory().string()};
+  }
+  const auto file = MappedFile::open(path);
+  if (!file && file.error().code == ErrorCode::not_found) return std::shared_ptr<const Json>();
+  if (!file) return file.error();
+  const auto bytes = (*file)->bytes();
+  FEWBIT_TRY(Json json, Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                    path.string()));
+  return std::make_shared<const Json>(std::move(json));
+}
+
+}  // namespace fewbit

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/container.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/shard_index.hpp"
+#include "checkpoint/system_error.hpp"
+#include "core/quote.hpp"
+
+namespace fewbit {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view index_name = "model.safetensors.index.json";
+constexpr std::string_view single_name = "model.safetensors";
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+// Maps every file; all that are missing are named in one error.
+Result<void> map_shards(Container& container, const fs::path& named_by) {
+  std::vector<std::string> missing;
+  for (const fs::path& path : container.paths) {
+    auto file = MappedFile::open(path);
+    if (file) {
+      container.shards.push_back(*std::move(file));
+    } else if (file.error().code == ErrorCode::not_found) {
+      missing.push_back(quote(path.filename().string()));
+    } else {
+      return file.error();
+    }
+  }
+  if (missing.empty()) return {};
+  return Error{ErrorCode::not_found,
+               fmt::format("index-shard-missing: {} of {} shards do not exist: {}", missing.size(),
+                           container.paths.size(), short_list(missing)),
+               named_by.string()};
+}
+
+void merge_metadata(Container& container, std::map<std::string, std::string> metadata,
+                    const fs::path& path) {
+  for (auto& [key, value] : metadata) {
+    const auto [at, added] = container.metadata.emplace(key, value);
+    if (added || at->second == value) continue;
+    container.findings.push_back({Level::info, "metadata-differs", path.string(),
+                                  fmt::format("{} = {}", quote(key), quote(value)),
+                                  fmt::format("{}, as in an earlier shard", quote(at->second))});
+  }
+}
+
+// Reads all headers; tensors end up sorted by name.
+Result<void> read_headers(Container& container) {
+  for (std::size_t i = 0; i < container.shards.size(); ++i) {
+    const MappedFile& file = *container.shards[i];
+    FEWBIT_TRY(SafetensorsHeader header, parse_safetensors(file.bytes(), file.path().string()));
+    for (TensorInfo& info : header.tensors) {
+      info.shard = static_cast<std::int32_t>(i);
+      container.total_bytes += info.bytes;
+      container.tensors.push_back(std::move(info));
+    }
+    merge_metadata(container, std::move(header.metadata), file.path());
+  }
+  std::sort(container.tensors.begin(), container.tensors.end(),
+            [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
+  const auto twin =
+      std::adjacent_find(container.tensors.begin(), container.tensors.end(),
+                         [](const TensorInfo& a, const TensorInfo& b) { return a.name == b.name; });
+  if (twin == container.tensors.end()) return {};
+  const auto file = [&](const TensorInfo& info) {
+    return quote(container.paths[static_cast<std::size_t>(info.shard)].filename().string());
+  };
+  return Error{ErrorCode::inconsistent,
+               fmt::format("tensor-twice: {} is in {} and in {}", quote(twin->name), file(*twin),
+                           file(*(twin + 1))),
+               container.directory.string()};
+}
+
+Result<std::vector<fs::path>> safetensors_files(const fs::path& directory) {
+  std::vector<fs::path> files;
+  std::error_code failure;
+  for (fs::directory_iterator at(directory, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    if (at->path().extension() == ".safetensors") files.push_back(at->path());
+  }
+  if (failure) return system_error("list", failure.value(), directory);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Files that look like weights and are not part of the checkpoint.
+Result<void> find_extra_files(Container& container) {
+  const std::set<fs::path> used(container.paths.begin(), container.paths.end());
+  FEWBIT_TRY(const auto files, safetensors_files(container.directory));
+  for (const fs::path& file : files) {
+    if (used.contains(file)) continue;
+    container.findings.push_back(
+        {Level::info, "extra-file", file.string(),
+         "a .safetensors file that is no part of this checkpoint",
+         fmt::format("only its {} shards; the file is not read", container.paths.size())});
+  }
+  return {};
+}
+
+Result<Container> open_index(const fs::path& path) {
+  Container container;
+  container.directory = folder_of(path);
+  FEWBIT_TRY(const auto file, MappedFile::open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
+                              file->bytes().size());
+  FEWBIT_TRY(const ShardIndex index, parse_shard_index(text, path.string()));
+  for (const std::string& name : index.files) container.paths.push_back(container.directory / name);
+  FEWBIT_TRY(map_shards(container, path));
+  FEWBIT_TRY(read_headers(container));
+  FEWBIT_TRY(check_against_shards(index, container.tensors, path.string(), container.findings));
+  FEWBIT_TRY(find_extra_files(container));
+  return container;
+}
+
+Result<Container> open_single(const fs::path& path) {
+  Container container;
+  container.directory = folder_of(path);
+  container.paths.push_back(path);
+  FEWBIT_TRY(auto file, MappedFile::open(path));
+  container.shards.push_back(std::move(file));
+  FEWBIT_TRY(read_headers(container));
+  return container;
+}
+
+// NN of "model-00002-of-000NN.safetensors"; 1 for other names.
+int shards_by_name(const std::string& stem) {
+  const std::size_t at = stem.rfind("-of-");
+  if (at == std::string::npos) return 1;
+  const std::string_view digits = std::string_view(stem).substr(at + 4);
+  int count = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  return parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size() ? count : 1;
+}
+
+// One of several shards without an index: the rest of the model is probably missing.
+void find_lone_shard(Container& container) {
+  const int expected = shards_by_name(container.paths.front().stem().string());
+  if (expected <= 1) return;
+  container.findings.push_back({Level::error, "shard-alone", container.paths.front().string(),
+                                "one shard and no " + std::string(index_name),
+                                fmt::format("{} shards, by the file's name", expected)});
+}
+
+Result<Container> open_directory(const fs::path& directory) {
+  std::error_code ignored;
+  if (fs::exists(directory / index_name, ignored)) return open_index(directory / index_name);
+  FEWBIT_TRY(const auto files, safetensors_files(directory));
+  fs::path chosen = directory / single_name;
+  if (std::find(files.begin(), files.end(), chosen) == files.end()) {
+    if (files.size() != 1) {
+      std::vector<std::string> names;
+      for (const fs::path& file : files) names.push_back(quote(file.filename().string()));
+      return Error{
+          ErrorCode::not_found,
+          fmt::format("expected {}, {} or a single .safetensors file, found {}{}", index_name,
+                      single_name, files.empty() ? "none" : fmt::format("{}: ", files.size()),
+                      short_list(names)),
+          directory.string()};
+    }
+    chosen = files.front();
+  }
+  FEWBIT_TRY(Container container, open_single(chosen));
+  find_lone_shard(container);
+  FEWBIT_TRY(find_extra_files(container));
+  return container;
+}
+
+}  // namespace
+
+Result<Container> open_container(const fs::path& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (failure) return system_error("open", failure.value(), path);
+  if (status.type() == fs::file_type::directory) return open_directory(path);
+  return path.extension() == ".json" ? open_index(path) : open_single(path);
+}
+
+}  // namespace fewbit

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "checkpoint/file_descriptor.hpp"
+#include "checkpoint/system_error.hpp"
+
+namespace fewbit {
+namespace {
+
+const char* file_kind(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no regular file";
+}
+
+Result<void> check_regular(const struct stat& status, const std::filesystem::path& path) {
+  if (S_ISREG(status.st_mode)) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("expected a regular file, found {}", file_kind(status.st_mode)),
+               path.string()};
+}
+
+// [offset, offset + size) as an address range of whole pages, cut to the mapping. Inner keeps pages
+// that lie inside the range, otherwise pages that touch it.
+enum class Pages { inside, touched };
+std::span<std::byte> page_range(std::span<const std::byte> bytes, std::uint64_t offset,
+                                std::uint64_t size, Pages pages) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t total = bytes.size();
+  const std::uint64_t begin = std::min(offset, total);
+  const std::uint64_t end = begin + std::min(size, total - begin);
+  const bool inside = pages == Pages::inside;
+  const std::uint64_t first = (inside ? begin + page - 1 : begin) / page * page;
+  // The last page of the mapping is whole in memory though the file ends within it.
+  const std::uint64_t last = inside && end != total ? end / page * page : end;
+  if (first >= last) return {};
+  // madvise takes a writable pointer but changes no data.
+  return {const_cast<std::byte*>(bytes.data()) + first, static_cast<std::size_t>(last - first)};
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
+    : path_(std::move(path)), bytes_(bytes) {}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
+  struct stat status = {};
+  // Before open(), which waits on a FIFO and acts on some devices.
+  if (::stat(path.c_str(), &status) != 0) return system_error("open", errno, path);
+  FEWBIT_TRY(check_regular(status, path));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return system_error("open", errno, path);
+  if (::fstat(file.get(), &status) != 0) return system_error("read the size of", errno, path);
+  FEWBIT_TRY(check_regular(status, path));
+
+  std::span<const std::byte> bytes;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > std::numeric_limits<std::size_t>::max()) {
+    return Error{ErrorCode::limit, fmt::format("{} bytes do not fit the address space", size),
+                 path.string()};
+  }
+  if (size != 0) {
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) return system_error("map", errno, path);
+    bytes = {static_cast<const std::byte*>(memory), static_cast<std::size_t>(size)};
+  }
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, bytes));
+}
+
+// Advice only: when the system refuses it, nothing is lost but speed.
+void MappedFile::release(std::uint64_t offset, std::uint64_t size) const {
+  const auto range = page_range(bytes_, offset, size, Pages::inside);
+  if (!range.empty()) ::madvise(range.data(), range.size(), MADV_DONTNEED);
+}
+
+void MappedFile::will_read(std::uint64_t offset, std::uint64_t size) const {
+  const auto range = page_range(bytes_, offset, size, Pages::touched);
+  if (range.empty()) return;
+  ::madvise(range.data(), range.size(), MADV_SEQUENTIAL);
+  ::madvise(range.data(), range.size(), MADV_WILLNEED);
+}
+
+}  // namespace fewbit
