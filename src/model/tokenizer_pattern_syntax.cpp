@@ -56,7 +56,8 @@ class Translator {
   }
   Error refuse(std::string_view construct) const {
     return Error{ErrorCode::unsupported,
-                 fmt::format("'{}' at byte {} of the pattern '{}'", construct, at_, pattern_), where_};
+                 fmt::format("'{}' at byte {} of the pattern '{}'", construct, at_, pattern_),
+                 where_};
   }
 
   // Groups without side effects on the rest of the pattern; (?m:, (?<name>, \1 … differ.
