@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every operation of a golden set by its name in the manifest; ops_<topic>.cpp implement them.
+#pragma once
+
+#include "golden/case.hpp"
+
+namespace fewbit::golden {}  // namespace fewbit::golden
