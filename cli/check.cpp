@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit check DIR: one page: what each tensor is, whether the parts fit together, what can run it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "command.hpp"
+#include "inventory.hpp"
+#include "layer_problem.hpp"
+#include "table.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  bool headers_only = false;
+};
+
+struct Report {
+  Checkpoint checkpoint;
+  Identified identified;
+  std::vector<Finding> findings;
+  Inventory inventory;
+  std::optional<ModelConfig> config;
+  std::string config_error;
+  std::optional<LayerProblem> layer;  // of the first MoE layer
+  std::optional<Selection> selection;
+  std::string layer_error;
+};
+
+void add_findings(std::vector<Finding>& all, std::span<const Finding> more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// What can run the experts; a checkpoint that can't be run is still worth a page.
+void describe_layer(Report& report) {
+  auto config = read_model_config(report.checkpoint);
+  if (!config) {
+    report.config_error = config.error().message();
+    return;
+  }
+  report.config = *config;
+  auto layer = first_moe_layer(report.checkpoint, report.identified, *config, DType::bf16);
+  if (!layer) {
+    report.layer_error = layer.error().message();
+    return;
+  }
+  const auto device = detect_cpu();
+  if (!device) {
+    report.layer_error = device.error().message();
+    return;
+  }
+  auto selection = select_backend(layer->problem, *device);
+  if (selection) {
+    report.selection = *std::move(selection);
+  } else {
+    report.layer_error = selection.error().message();
+  }
+  report.layer = *std::move(layer);
+}
+
+Result<Report> make_report(const Options& options) {
+  FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
+  FEWBIT_TRY(Identified identified, identify(checkpoint));
+  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}};
+  add_findings(report.findings, checkpoint.findings());
+  add_findings(report.findings, report.identified.findings);
+  add_findings(report.findings, validate(checkpoint, report.identified,
+                                         options.headers_only ? Depth::headers : Depth::scales));
+  std::stable_sort(report.findings.begin(), report.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.level > b.level; });
+  report.inventory = take_inventory(checkpoint, report.identified);
+  describe_layer(report);
+  return report;
+}
+
+bool has_problem(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [](const Finding& f) { return f.level != Level::info; });
+}
+
+void print_head(const Report& report) {
+  const Checkpoint& c = report.checkpoint;
+  Table table({Align::left, Align::left});
+  table.add({"checkpoint", fmt::format("{}  ({} {}, {} tensors, {})", c.directory().string(),
+                                       c.shards().size(), c.shards().size() == 1 ? "file" : "files",
+                                       c.tensors().size(), bytes_text(c.total_bytes()))});
+  table.add({"producer", producer_name(report.identified.producer)});
+  table.add({"evidence", report.identified.producer_evidence});
+  if (report.config) {
+    const ModelConfig& m = *report.config;
+    table.add(
+        {"model", fmt::format("{}: {} layers, hidden {}, vocabulary {}, context {}", m.model_type,
+                              m.num_layers, m.hidden_size, m.vocab_size, m.max_positions)});
+    if (m.num_experts > 0) {
+      table.add({"experts", fmt::format("{} of intermediate {}, {} a token", m.num_experts,
+                                        m.moe_intermediate_size, m.router.top_k)});
+    }
+  } else {
+    table.add({"model", "not runnable: " + report.config_error});
+  }
+  fmt::print("{}\n", table.text(0));
+}
+
+void print_inventory(const Inventory& inventory) {
+  Table table({Align::left, Align::right, Align::left, Align::right, Align::right});
+  table.add({"role", "modules", "scheme", "bytes", "share"});
+  for (const InventoryRow& row : inventory.rows) {
+    table.add({row.role, std::to_string(row.modules), row.scheme, bytes_text(row.bytes),
+               fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) /
+                                           static_cast<double>(std::max<std::uint64_t>(
+                                               inventory.total_bytes, 1)))});
+  }
+  fmt::print("what it holds\n{}\n", table.text());
+}
+
+void print_findings(const std::vector<Finding>& findings) {
+  if (findings.empty()) {
+    fmt::print("findings: none\n\n");
+    return;
+  }
+  fmt::print("findings\n");
+  for (const Finding& f : findings) {
+    fmt::print("  {:<7} {}  {}\n          found {}{}{}\n", level_name(f.level), f.rule, f.where,
+               f.found, f.expected.empty() ? "" : "; expected ", f.expected);
+  }
+  fmt::print("\n");
+}
+
+void print_layer(const Report& report) {
+  if (!report.layer_error.empty()) {
+    fmt::print("experts can't run here: {}\n", report.layer_error);
+  }
+  if (!report.selection) return;
+  const LayerProblem& layer = *report.layer;
+  fmt::print("experts on this machine: {} of {} MoE layers like {}\n", layer.similar_layers,
+             layer.moe_layers, layer.problem.where);
+  for (const Candidate& candidate : report.selection->candidates) {
+    const bool chosen = candidate.backend == report.selection->chosen;
+    fmt::print("  {:<12} {}\n", candidate.backend,
+               chosen                       ? "chosen, " + report.selection->numerics
+               : candidate.refusals.empty() ? std::string("can run it")
+                                            : "refused:");
+    for (const Refusal& r : candidate.refusals) {
+      fmt::print("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
+    }
+  }
+  fmt::print("memory: {} as stored\n", bytes_text(report.checkpoint.total_bytes()));
+}
+
+Json report_json(const Report& report) {
+  Json findings{Json::Array{}};
+  for (const Finding& f : report.findings) findings.push_back(finding_json(f));
+  Json out;
+  out.set("path", report.checkpoint.directory().string());
+  out.set("shards", static_cast<std::uint64_t>(report.checkpoint.shards().size()));
+  out.set("tensors", static_cast<std::uint64_t>(report.checkpoint.tensors().size()));
+  out.set("bytes", report.checkpoint.total_bytes());
+  out.set("producer", producer_name(report.identified.producer));
+  out.set("evidence", report.identified.producer_evidence);
+  out.set("inventory", inventory_json(report.inventory));
+  out.set("findings", findings);
+  out.set("runnable", report.config.has_value() && report.layer_error.empty());
+  if (!report.config_error.empty()) out.set("config_error", report.config_error);
+  if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
+  if (report.selection) out.set("selection", selection_json(*report.selection));
+  return out;
+}
+
+Result<int> run_check(const Options& options) {
+  FEWBIT_TRY(const Report report, make_report(options));
+  if (options.json) {
+    print_json(report_json(report));
+  } else {
+    print_head(report);
+    print_inventory(report.inventory);
+    print_findings(report.findings);
+    print_layer(report);
+  }
+  return has_problem(report) ? exit_failure : exit_fine;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "check", "What each tensor of a checkpoint is, whether the parts fit, what can run it");
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
+  command->add_flag("--headers-only", options->headers_only, "Do not read the scales");
+  add_json_option(*command, *options);
+  command->footer(
+      "Exit code 1 when there is a warning or an error.\n"
+      "Examples:\n  fewbit check models/tiny-moe\n"
+      "  fewbit check DIR --json | jq '.findings[] | .rule'");
+  set_body(*command, *options, exit_code, [options] { return run_check(*options); });
+}
+
+}  // namespace fewbit::cli

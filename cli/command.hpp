@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command shares: how results, errors and exit codes leave the tool.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/json.hpp"
+#include "fewbit/fewbit.hpp"
+
+namespace fewbit::cli {
+
+// 0 fine, 1 findings or failure, 2 usage.
+enum ExitCode { exit_fine = 0, exit_failure = 1, exit_usage = 2 };
+
+// Options that many commands have.
+struct CommonOptions {
+  bool json = false;
+  int threads = 0;
+};
+void add_json_option(CLI::App& command, CommonOptions& options);
+void add_threads_option(CLI::App& command, CommonOptions& options);
+
+// Runs `body` when the command was chosen; its exit code becomes the tool's. An error is printed on
+// stderr as "error: where: what", with --json also as an object on stdout.
+using Body = std::function<Result<int>()>;
+void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body);
+
+void print_json(const Json& json);
+
+// "10.3 MB", "1,234 B" (powers of 1000).
+std::string bytes_text(std::uint64_t bytes);
+std::uint64_t peak_rss_bytes();
+
+Result<DType> parse_activation_dtype(const std::string& name);
+Result<std::string> read_text_file(const std::filesystem::path& path);
+
+Json finding_json(const Finding& finding);
+Json selection_json(const Selection& selection);
+
+// Each command's file adds itself.
+void add_backends(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+void add_check(CLI::App& app, int& exit_code);
+void add_cpu(CLI::App& app, int& exit_code);
+void add_eval(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_generate(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_quantize(CLI::App& app, int& exit_code);
+
+}  // namespace fewbit::cli

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit eval MODEL --text FILE: perplexity of a model on a text.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "command.hpp"
+#include "model_options.hpp"
+#include "progress.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : ModelCommandOptions {
+  std::string text;
+  std::int64_t window = 512;
+};
+
+struct Measured {
+  Evaluation evaluation;
+  double seconds = 0;
+};
+
+Result<Measured> evaluate_file(const Options& options, const LoadedModel& loaded) {
+  FEWBIT_TRY(const std::string text, read_text_file(options.text));
+  FEWBIT_TRY(const std::vector<std::int32_t> ids, loaded.tokenizer.encode(text));
+  const auto start = std::chrono::steady_clock::now();
+  ProgressBar bar("scoring", Unit::tokens);
+  FEWBIT_TRY(const Evaluation evaluation,
+             evaluate(loaded.model, ids, options.window, bar.callback()));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return Measured{evaluation, seconds.count()};
+}
+
+Result<int> run_eval(const Options& options) {
+  FEWBIT_TRY(const LoadedModel loaded, load_model(options, options.window));
+  FEWBIT_TRY(const Measured measured, evaluate_file(options, loaded));
+  const Evaluation& e = measured.evaluation;
+  const double rate = static_cast<double>(e.tokens_scored) / measured.seconds;
+  if (options.json) {
+    Json out = model_json(options, loaded.model);
+    out.set("text", options.text);
+    out.set("window", options.window);
+    out.set("windows", e.windows);
+    out.set("tokens_scored", e.tokens_scored);
+    out.set("mean_nll", e.mean_nll);
+    out.set("perplexity", e.perplexity);
+    out.set("tokens_per_second", rate);
+    out.set("peak_rss_bytes", peak_rss_bytes());
+    print_json(out);
+  } else {
+    fmt::print(
+        "perplexity {:.3f}  (mean negative log likelihood {:.5f} over {} tokens, {} windows "
+        "of {})\n",
+        e.perplexity, e.mean_nll, e.tokens_scored, e.windows, options.window);
+    fmt::print("{:.0f} tokens/s, {}\n", rate, model_line(options, loaded.model));
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("eval", "Perplexity of a model on a text");
+  add_model_options(*command, *options);
+  command->add_option("--text", options->text, "UTF-8 text file")->required();
+  command->add_option("--window", options->window, "Input tokens of a window")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->footer(
+      "The text is encoded whole and cut into windows; position i of a window scores token i + 1.\n"
+      "Examples:\n  fewbit eval models/tiny-moe --text models/tiny-moe/val.txt\n"
+      "  fewbit eval DIR --text val.txt --activation-dtype f32 --json");
+  set_body(*command, *options, exit_code, [options] { return run_eval(*options); });
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit explain DIR: the backend table of a layer: chosen, refused, every reason.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "layer_problem.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string device = "cpu";
+  std::string backend;
+  std::string activation_dtype = "bf16";
+  int layer = -1;
+};
+
+Result<MoeProblem> problem_of(const Options& options) {
+  FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
+  FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Identified identified, identify(checkpoint));
+  FEWBIT_TRY(const ModelConfig config, read_model_config(checkpoint));
+  if (options.layer >= 0) {
+    return moe_layer_problem(checkpoint, identified, config, options.layer, dtype);
+  }
+  FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, identified, config, dtype));
+  return std::move(layer.problem);
+}
+
+Result<int> run_explain(const Options& options) {
+  FEWBIT_TRY(const MoeProblem problem, problem_of(options));
+  FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
+  FEWBIT_TRY(const Selection selection, select_backend(problem, device, {options.backend}));
+  if (options.json) {
+    Json out = selection_json(selection);
+    out.set("layer", problem.where);
+    out.set("device", device.name);
+    print_json(out);
+  } else {
+    fmt::print("{}", explain(problem, device, selection));
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("explain", "Which backend runs an MoE layer, and why the others don't");
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
+  command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)");
+  command->add_option("--device", options->device,
+                      "cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:amx");
+  command->add_option("--backend", options->backend, "Force a backend: used or refused");
+  command->add_option("--activation-dtype", options->activation_dtype, "bf16 or f32");
+  add_json_option(*command, *options);
+  command->footer(
+      "Examples:\n  fewbit explain models/tiny-moe\n"
+      "  fewbit explain DIR --device cpu:avx2 --json");
+  set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
+}
+
+}  // namespace fewbit::cli

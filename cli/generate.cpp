@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit generate MODEL --prompt TEXT: writes on from a prompt.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "command.hpp"
+#include "model_options.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : ModelCommandOptions {
+  std::string prompt;
+  GenerateOptions generate;
+};
+
+// Text as it comes, held back until a UTF-8 sequence is complete.
+class StreamPrinter {
+ public:
+  explicit StreamPrinter(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  bool print(std::int32_t id) {
+    const auto bytes = tokenizer_.decode(std::span(&id, 1));
+    if (!bytes) return false;
+    pending_ += *bytes;
+    const std::size_t whole = complete_prefix();
+    std::fwrite(pending_.data(), 1, whole, stdout);
+    std::fflush(stdout);
+    pending_.erase(0, whole);
+    return true;
+  }
+  void finish() const { std::fwrite(pending_.data(), 1, pending_.size(), stdout); }
+
+ private:
+  // Bytes before an unfinished sequence at the end.
+  std::size_t complete_prefix() const {
+    const std::size_t n = pending_.size();
+    for (std::size_t back = 1; back <= 3 && back <= n; ++back) {
+      const auto byte = static_cast<unsigned char>(pending_[n - back]);
+      if ((byte & 0xC0U) == 0x80U) continue;
+      const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+      return length > back ? n - back : n;
+    }
+    return n;
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string pending_;
+};
+
+double rate(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+Result<Json> generation_json(const Options& options, const LoadedModel& loaded,
+                             const Generation& g) {
+  FEWBIT_TRY(const std::string text, loaded.tokenizer.decode(g.ids));
+  Json ids{Json::Array{}};
+  for (const std::int32_t id : g.ids) ids.push_back(std::int64_t{id});
+  const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
+  Json out = model_json(options, loaded.model);
+  out.set("text", text);
+  out.set("ids", ids);
+  out.set("prompt_tokens", g.prompt_tokens);
+  out.set("new_tokens", new_tokens);
+  out.set("stopped_by_eos", g.stopped_by_eos);
+  out.set("prefill_tokens_per_second", rate(g.prompt_tokens, g.prefill_seconds));
+  out.set("decode_tokens_per_second", rate(new_tokens, g.decode_seconds));
+  out.set("peak_rss_bytes", peak_rss_bytes());
+  return out;
+}
+
+Result<int> run_generate(Options& options) {
+  FEWBIT_TRY(const LoadedModel loaded, load_model(options, 512));
+  FEWBIT_TRY(const std::vector<std::int32_t> prompt, loaded.tokenizer.encode(options.prompt));
+  StreamPrinter printer(loaded.tokenizer);
+  if (!options.json) {
+    fmt::print("{}", options.prompt);
+    std::fflush(stdout);
+    options.generate.on_token = [&printer](std::int32_t id) { return printer.print(id); };
+  }
+  FEWBIT_TRY(const Generation g, generate(loaded.model, prompt, options.generate));
+  if (options.json) {
+    FEWBIT_TRY(const Json out, generation_json(options, loaded, g));
+    print_json(out);
+    return exit_fine;
+  }
+  printer.finish();
+  const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
+  fmt::print("\n");
+  std::fflush(stdout);
+  fmt::print(stderr, "{} tokens at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n",
+             new_tokens, rate(new_tokens, g.decode_seconds), g.prompt_tokens,
+             rate(g.prompt_tokens, g.prefill_seconds), model_line(options, loaded.model));
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("generate", "Text from a prompt");
+  add_model_options(*command, *options);
+  SamplingParams& sampling = options->generate.sampling;
+  command->add_option("--prompt", options->prompt, "Text to go on from")->required();
+  command->add_option("--max-tokens", options->generate.max_new_tokens, "Most new tokens")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest");
+  command->add_option("--top-k", sampling.top_k, "Draw from the k likeliest; 0: all");
+  command->add_option("--top-p", sampling.top_p, "Draw from the likeliest with this share; 1: all");
+  command->add_option("--seed", sampling.seed, "Same seed, same text");
+  command->footer(
+      "Text goes to stdout, figures to stderr.\n"
+      "Examples:\n  fewbit generate models/tiny-moe --prompt \"So she was considering\"\n"
+      "  fewbit generate DIR --prompt Once --temperature 0.8 --top-p 0.95 --seed 7");
+  set_body(*command, *options, exit_code, [options] { return run_generate(*options); });
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit inspect DIR [NAME]: modules with roles and schemes, or one tensor with its statistics.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "inventory.hpp"
+#include "table.hpp"
+#include "tensor_stats.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string name;
+};
+
+Json module_json(const Checkpoint& checkpoint, const Module& module) {
+  Json parts{Json::Array{}};
+  for (const Module::Part& part : module.parts) {
+    const TensorInfo* info = checkpoint.find(part.tensor);
+    if (info == nullptr) continue;
+    Json entry;
+    entry.set("tensor", part.tensor);
+    entry.set("dtype", dtype_name(info->dtype));
+    Json shape{Json::Array{}};
+    for (const std::int64_t d : info->shape) shape.push_back(d);
+    entry.set("shape", shape);
+    entry.set("bytes", info->bytes);
+    parts.push_back(entry);
+  }
+  Json out;
+  out.set("name", module.name);
+  out.set("role", role_name(module.role));
+  out.set("layer", module.layer);
+  out.set("expert", module.expert);
+  out.set("n", module.n);
+  out.set("k", module.k);
+  out.set("producer", producer_name(module.scheme.producer));
+  out.set("scheme", scheme_text(module.scheme));
+  out.set("unreadable", module.unreadable);
+  out.set("evidence", module.evidence);
+  out.set("tensors", parts);
+  return out;
+}
+
+void print_module(const Checkpoint& checkpoint, const Module& module) {
+  Table table({Align::left, Align::left});
+  table.add({"module", module.name});
+  table.add(
+      {"role", fmt::format("{}{}{}", role_name(module.role),
+                           module.layer >= 0 ? fmt::format(", layer {}", module.layer) : "",
+                           module.expert >= 0 ? fmt::format(", expert {}", module.expert) : "")});
+  table.add({"scheme", module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable});
+  table.add({"evidence", module.evidence});
+  for (const Module::Part& part : module.parts) {
+    const TensorInfo* info = checkpoint.find(part.tensor);
+    if (info == nullptr) continue;
+    table.add({part.suffix, fmt::format("{} {}  {}", dtype_name(info->dtype),
+                                        shape_text(info->shape), bytes_text(info->bytes))});
+  }
+  fmt::print("{}", table.text(0));
+}
+
+Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
+                     const Identified& identified) {
+  if (options.json) {
+    Json modules{Json::Array{}};
+    for (const Module& module : identified.modules) {
+      modules.push_back(module_json(checkpoint, module));
+    }
+    print_json(modules);
+    return exit_fine;
+  }
+  Table table({Align::left, Align::left, Align::right, Align::left, Align::right});
+  table.add({"module", "role", "[n, k]", "scheme", "bytes"});
+  for (const Module& module : identified.modules) {
+    const std::string shape =
+        module.k > 0 ? fmt::format("[{}, {}]", module.n, module.k) : fmt::format("[{}]", module.n);
+    table.add({module.name, role_name(module.role), shape,
+               module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable,
+               bytes_text(module_bytes(checkpoint, module))});
+  }
+  fmt::print("{}", table.text(0));
+  return exit_fine;
+}
+
+Result<int> show_module(const Options& options, const Checkpoint& checkpoint,
+                        const Module& module) {
+  if (options.json) {
+    print_json(module_json(checkpoint, module));
+  } else {
+    print_module(checkpoint, module);
+  }
+  return exit_fine;
+}
+
+void print_stats(const TensorInfo& info, const TensorStats& stats) {
+  fmt::print("{}  {} {}  {}\n", info.name, dtype_name(info.dtype), shape_text(info.shape),
+             bytes_text(info.bytes));
+  fmt::print("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
+             stats.rms);
+  fmt::print("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
+             stats.negative, stats.nan, stats.infinite);
+  fmt::print("magnitudes\n{}", histogram_text(stats));
+}
+
+Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
+                        const TensorInfo& info) {
+  auto stats = tensor_stats(checkpoint.tensor(info).view);
+  if (!stats) return Error{stats.error().code, stats.error().what, info.name};
+  if (options.json) {
+    Json out = stats_json(*stats);
+    out.set("tensor", info.name);
+    out.set("dtype", dtype_name(info.dtype));
+    print_json(out);
+  } else {
+    print_stats(info, *stats);
+  }
+  return exit_fine;
+}
+
+Result<int> run_inspect(const Options& options) {
+  FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Identified identified, identify(checkpoint));
+  if (options.name.empty()) return show_all(options, checkpoint, identified);
+  if (const TensorInfo* info = checkpoint.find(options.name)) {
+    return show_tensor(options, checkpoint, *info);
+  }
+  if (const Module* module = identified.find(options.name)) {
+    return show_module(options, checkpoint, *module);
+  }
+  return Error{
+      ErrorCode::not_found,
+      fmt::format("no tensor or module '{}' among {} tensors; `fewbit inspect {}` lists them",
+                  options.name, checkpoint.tensors().size(), options.path),
+      options.path};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Every module with role, scheme and bytes; or one module or tensor in detail");
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
+  command->add_option("NAME", options->name, "A tensor (statistics) or a module (its tensors)");
+  add_json_option(*command, *options);
+  command->footer(
+      "Examples:\n  fewbit inspect models/tiny-moe\n"
+      "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj\n"
+      "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj.weight_scale");
+  set_body(*command, *options, exit_code, [options] { return run_inspect(*options); });
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_options.hpp"
+
+#include <fmt/format.h>
+
+#include "progress.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+std::string backend_of(const Model& model) {
+  const auto& selections = model.report().moe_selections;
+  return selections.empty() ? "none" : selections.front().chosen;
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelCommandOptions& options) {
+  command.add_option("MODEL", options.path, "Checkpoint directory with config and tokenizer")
+      ->required();
+  command.add_option("--activation-dtype", options.activation_dtype,
+                     "bf16 (default), or f32 for exact comparison");
+  command.add_option("--backend", options.backend, "Force the experts' backend: used or refused");
+  add_threads_option(command, options);
+  add_json_option(command, options);
+}
+
+Result<LoadedModel> load_model(const ModelCommandOptions& options, std::int64_t max_tokens) {
+  ModelOptions model_options;
+  FEWBIT_TRY(model_options.activation_dtype, parse_activation_dtype(options.activation_dtype));
+  model_options.max_tokens = max_tokens;
+  model_options.backend = options.backend;
+  FEWBIT_TRY(std::shared_ptr<Executor> pool, make_thread_pool(options.threads));
+  ProgressBar bar("preparing", Unit::bytes);
+  model_options.progress = bar.callback();
+  FEWBIT_TRY(Model model, Model::load(options.path, model_options, std::move(pool)));
+  FEWBIT_TRY(Tokenizer tokenizer,
+             Tokenizer::open(std::filesystem::path(options.path) / "tokenizer.json"));
+  return LoadedModel{std::move(model), std::move(tokenizer)};
+}
+
+Json model_json(const ModelCommandOptions& options, const Model& model) {
+  const ModelReport& report = model.report();
+  Json out;
+  out.set("model", options.path);
+  out.set("backend", backend_of(model));
+  out.set("activation_dtype", options.activation_dtype);
+  out.set("checkpoint_bytes", report.checkpoint_bytes);
+  out.set("prepared_bytes", report.owned_bytes);
+  out.set("mapped_bytes", report.mapped_bytes);
+  return out;
+}
+
+std::string model_line(const ModelCommandOptions& options, const Model& model) {
+  const ModelReport& report = model.report();
+  return fmt::format("experts on {}, {} activations, peak memory {} (checkpoint {})",
+                     backend_of(model), options.activation_dtype, bytes_text(peak_rss_bytes()),
+                     bytes_text(report.checkpoint_bytes));
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "command.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+std::string amount(Unit unit, double value) {
+  if (unit == Unit::bytes) return bytes_text(static_cast<std::uint64_t>(value));
+  return fmt::format("{:.0f} tokens", value);
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(std::string label, Unit unit)
+    : label_(std::move(label)),
+      unit_(unit),
+      enabled_(isatty(STDERR_FILENO) == 1),
+      start_(Clock::now()),
+      last_(start_ - std::chrono::seconds(1)) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
+  const Clock::time_point now = Clock::now();
+  if (!enabled_ || total == 0 || now - last_ < std::chrono::milliseconds(100)) return true;
+  last_ = now;
+  drawn_ = true;
+  constexpr int width = 28;
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const auto filled = static_cast<int>(share * width);
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  const double left = rate > 0 ? static_cast<double>(total - std::min(done, total)) / rate : 0;
+  fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} %  {}/s  {:.0f} s left", label_, "",
+             filled, "", width - filled, share * 100, amount(unit_, rate), left);
+  std::fflush(stderr);
+  return true;
+}
+
+ProgressFn ProgressBar::callback() {
+  return [this](std::uint64_t done, std::uint64_t total) { return update(done, total); };
+}
+
+}  // namespace fewbit::cli

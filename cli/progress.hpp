@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A progress bar on stderr, only when that is a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "fewbit/quantize.hpp"
+
+namespace fewbit::cli {
+
+enum class Unit { bytes, tokens };
+
+class ProgressBar {
+ public:
+  ProgressBar(std::string label, Unit unit);
+  ~ProgressBar();  // clears the line
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Redraws at most ten times a second. Always true: going on.
+  bool update(std::uint64_t done, std::uint64_t total);
+  // As a callback of the library; the bar must outlive it.
+  ProgressFn callback();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string label_;
+  Unit unit_;
+  bool enabled_;
+  bool drawn_ = false;
+  Clock::time_point start_;
+  Clock::time_point last_;
+};
+
+}  // namespace fewbit::cli

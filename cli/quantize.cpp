@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit quantize DIR -o OUT: from 16-bit weights to a quantized checkpoint.
+#include "fewbit/quantize.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "progress.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string output;
+  QuantizeOptions quantize;
+  std::uint64_t max_shard_megabytes = 5000;
+};
+
+void print_report(const Options& options, const QuantizeReport& report) {
+  fmt::print(
+      "wrote {}\n  {} matrices quantized to {}, {} tensors kept\n  {} -> {} ({:.2f}x smaller)\n"
+      "  relative weight error {:.4f} (Frobenius, over the quantized matrices)\n",
+      options.output, report.quantized_tensors, options.quantize.scheme, report.kept_tensors,
+      bytes_text(report.source_bytes), bytes_text(report.output_bytes),
+      static_cast<double>(report.source_bytes) / static_cast<double>(report.output_bytes),
+      report.relative_error);
+  if (report.erased_blocks > 0 || report.clamped_scales > 0) {
+    fmt::print("  {} blocks of small weights became zero, {} block scales were clamped\n",
+               report.erased_blocks, report.clamped_scales);
+  }
+}
+
+Json report_json(const Options& options, const QuantizeReport& report) {
+  Json out;
+  out.set("output", options.output);
+  out.set("scheme", options.quantize.scheme);
+  out.set("quantized_tensors", report.quantized_tensors);
+  out.set("kept_tensors", report.kept_tensors);
+  out.set("source_bytes", report.source_bytes);
+  out.set("output_bytes", report.output_bytes);
+  out.set("relative_error", report.relative_error);
+  out.set("erased_blocks", report.erased_blocks);
+  out.set("clamped_scales", report.clamped_scales);
+  return out;
+}
+
+Result<int> run_quantize(Options& options) {
+  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
+  ProgressBar bar("quantizing", Unit::bytes);
+  options.quantize.progress = bar.callback();
+  options.quantize.max_shard_bytes = options.max_shard_megabytes * 1'000'000;
+  FEWBIT_TRY(const QuantizeReport report,
+             quantize_checkpoint(source, options.output, options.quantize, *pool));
+  if (options.json) {
+    print_json(report_json(options, report));
+  } else {
+    print_report(options, report);
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("quantize", "16-bit checkpoint to ModelOpt NVFP4, experts by default");
+  command->add_option("DIR", options->path, "Source checkpoint (bf16, f16 or f32)")->required();
+  command->add_option("-o,--output", options->output, "New directory")->required();
+  command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4");
+  command->add_flag("--attention", options->quantize.attention,
+                    "Quantize the q/k/v/o projections too");
+  command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+  add_threads_option(*command, *options);
+  add_json_option(*command, *options);
+  command->footer(
+      "Router, norms, embedding and head stay 16-bit. The output appears when it is complete.\n"
+      "Example:\n  fewbit quantize Qwen3-30B-A3B -o Qwen3-30B-A3B-NVFP4");
+  set_body(*command, *options, exit_code, [options] { return run_quantize(*options); });
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor_stats.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/convert.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+constexpr std::size_t chunk_elements = 1 << 16;
+
+// Sums of one pass; becomes TensorStats at the end.
+struct Sums {
+  double sum = 0;
+  double squares = 0;
+  std::int64_t finite = 0;
+};
+
+void add_value(float x, TensorStats& stats, Sums& sums) {
+  if (std::isnan(x)) {
+    ++stats.nan;
+    return;
+  }
+  if (std::isinf(x)) {
+    ++stats.infinite;
+    return;
+  }
+  const auto value = static_cast<double>(x);
+  sums.sum += value;
+  sums.squares += value * value;
+  ++sums.finite;
+  stats.min = std::min(stats.min, value);
+  stats.max = std::max(stats.max, value);
+  if (std::signbit(x)) ++stats.negative;
+  if (x == 0) {
+    ++stats.zero;
+    return;
+  }
+  const int bucket = std::clamp(std::ilogb(x) - TensorStats::first_exponent, 0,
+                                static_cast<int>(stats.by_exponent.size()) - 1);
+  ++stats.by_exponent[static_cast<std::size_t>(bucket)];
+}
+
+}  // namespace
+
+Result<TensorStats> tensor_stats(const TensorView& view) {
+  const int bits = dtype_bits(view.dtype);
+  if (bits % 8 != 0) {
+    return Error{ErrorCode::unsupported,
+                 std::string(dtype_name(view.dtype)) + " holds packed codes, not values", ""};
+  }
+  const auto width = static_cast<std::size_t>(bits / 8);
+  TensorStats stats;
+  stats.elements = static_cast<std::int64_t>(view.bytes.size() / width);
+  stats.min = std::numeric_limits<double>::infinity();
+  stats.max = -stats.min;
+  Sums sums;
+  std::vector<float> values(chunk_elements);
+  for (std::size_t at = 0; at < view.bytes.size(); at += chunk_elements * width) {
+    const auto bytes =
+        view.bytes.subspan(at, std::min(chunk_elements * width, view.bytes.size() - at));
+    const std::span<float> out(values.data(), bytes.size() / width);
+    FEWBIT_TRY(convert_to_f32(view.dtype, bytes, out));
+    for (const float x : out) add_value(x, stats, sums);
+  }
+  if (sums.finite == 0) {
+    stats.min = stats.max = 0;
+    return stats;
+  }
+  stats.mean = sums.sum / static_cast<double>(sums.finite);
+  stats.rms = std::sqrt(sums.squares / static_cast<double>(sums.finite));
+  return stats;
+}
+
+Json stats_json(const TensorStats& stats) {
+  Json histogram{Json::Array{}};
+  for (std::size_t i = 0; i < stats.by_exponent.size(); ++i) {
+    if (stats.by_exponent[i] == 0) continue;
+    Json bucket;
+    bucket.set("exponent", TensorStats::first_exponent + static_cast<int>(i));
+    bucket.set("count", stats.by_exponent[i]);
+    histogram.push_back(bucket);
+  }
+  Json out;
+  out.set("elements", stats.elements);
+  out.set("nan", stats.nan);
+  out.set("infinite", stats.infinite);
+  out.set("zero", stats.zero);
+  out.set("negative", stats.negative);
+  out.set("min", stats.min);
+  out.set("max", stats.max);
+  out.set("mean", stats.mean);
+  out.set("rms", stats.rms);
+  out.set("histogram_log2", histogram);
+  return out;
+}
+
+std::string histogram_text(const TensorStats& stats) {
+  const std::int64_t most = *std::max_element(stats.by_exponent.begin(), stats.by_exponent.end());
+  std::string out;
+  for (std::size_t i = 0; i < stats.by_exponent.size(); ++i) {
+    const std::int64_t count = stats.by_exponent[i];
+    if (count == 0) continue;
+    const auto bar = static_cast<std::size_t>(1 + count * 39 / most);
+    out += fmt::format("  2^{:<4} {:>10}  {}\n", TensorStats::first_exponent + static_cast<int>(i),
+                       count, std::string(bar, '#'));
+  }
+  return out;
+}
+
+}  // namespace fewbit::cli

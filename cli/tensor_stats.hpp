@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics of one tensor's values, as stored (codes of packed types count as bytes).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "checkpoint/json.hpp"
+#include "fewbit/tensor.hpp"
+
+namespace fewbit::cli {
+
+struct TensorStats {
+  std::int64_t elements = 0;
+  std::int64_t nan = 0;
+  std::int64_t infinite = 0;
+  std::int64_t zero = 0;
+  std::int64_t negative = 0;
+  double min = 0;  // of the finite values
+  double max = 0;
+  double mean = 0;
+  double rms = 0;
+  // |x| of finite non-zero values by floor(log2 |x|), from 2^first_exponent up.
+  static constexpr int first_exponent = -32;
+  std::array<std::int64_t, 64> by_exponent{};
+};
+
+// Errors: unsupported for types without a value of their own (packed codes, integers over 32 bits).
+Result<TensorStats> tensor_stats(const TensorView& view);
+Json stats_json(const TensorStats& stats);
+// Bars of by_exponent, one line a power of two.
+std::string histogram_text(const TensorStats& stats);
+
+}  // namespace fewbit::cli
