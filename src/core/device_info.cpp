@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device_info.hpp"
+
+#include <array>
+
+#include "core/cpu_features.hpp"
+#include "core/cpu_topology.hpp"
+#include "core/environment.hpp"
+#include "core/quote.hpp"
+
+namespace fewbit {
+namespace {
+
+struct NamedLevel {
+  IsaLevel level;
+  const char* name;
+};
+// Weakest first.
+constexpr std::array<NamedLevel, 5> levels = {{{IsaLevel::generic, "generic"},
+                                               {IsaLevel::neon, "neon"},
+                                               {IsaLevel::avx2, "avx2"},
+                                               {IsaLevel::avx512, "avx512"},
+                                               {IsaLevel::amx, "amx"}}};
+
+// "generic, neon, …", each with a prefix.
+std::string known_names(const std::string& prefix) {
+  std::string text;
+  for (const NamedLevel& level : levels) {
+    text += (text.empty() ? "" : ", ") + prefix + level.name;
+  }
+  return text;
+}
+
+std::vector<std::string> built_for() {
+#if defined(__x86_64__)
+  return {"generic", "avx2", "avx512"};
+#else
+  return {"generic"};
+#endif
+}
+
+// All that a level includes and nothing above it.
+CpuFeatures features_of_level(IsaLevel level) {
+  CpuFeatures features;
+  features.neon = level == IsaLevel::neon;
+  features.avx2 = level >= IsaLevel::avx2;
+  features.avx512 = level >= IsaLevel::avx512;
+  features.avx512_vnni = features.avx512;
+  features.avx512_vbmi = features.avx512;
+  features.amx_tile = level >= IsaLevel::amx;
+  features.amx_bf16 = features.amx_tile;
+  features.amx_int8 = features.amx_tile;
+  features.avx512_bf16 = features.amx_tile;  // every CPU with AMX has it
+  return features;
+}
+
+DeviceInfo detect_machine() {
+  const CpuTopology& topology = cpu_topology();
+  DeviceInfo device;
+  device.name = detect_cpu_name();
+  device.cpu = detect_cpu_features();
+  device.isa = best_isa(device.cpu);
+  device.physical_cores = topology.physical_cores;
+  device.usable_threads = usable_threads(topology);
+  device.memory_bytes = topology.memory_bytes;
+  device.built_for = built_for();
+  return device;
+}
+
+}  // namespace
+
+const char* isa_name(IsaLevel level) {
+  for (const NamedLevel& named : levels) {
+    if (named.level == level) return named.name;
+  }
+  return "unknown";
+}
+
+Result<IsaLevel> isa_from_name(std::string_view name) {
+  for (const NamedLevel& named : levels) {
+    if (named.name == name) return named.level;
+  }
+  return Error{ErrorCode::invalid_argument,
+               "unknown instruction set " + quote(name) + ", expected one of " + known_names(""),
+               ""};
+}
+
+bool has_isa(const CpuFeatures& features, IsaLevel level) {
+  const bool avx512 =
+      features.avx2 && features.avx512 && features.avx512_vnni && features.avx512_vbmi;
+  switch (level) {
+    case IsaLevel::generic:
+      return true;
+    case IsaLevel::neon:
+      return features.neon;
+    case IsaLevel::avx2:
+      return features.avx2;
+    case IsaLevel::avx512:
+      return avx512;
+    case IsaLevel::amx:
+      return avx512 && features.amx_tile && features.amx_bf16 && features.amx_int8;
+  }
+  return false;
+}
+
+IsaLevel best_isa(const CpuFeatures& features) {
+  IsaLevel best = IsaLevel::generic;
+  for (const NamedLevel& named : levels) {
+    if (has_isa(features, named.level)) best = named.level;
+  }
+  return best;
+}
+
+Result<IsaLevel> isa_in_use(const CpuFeatures& features, const std::optional<std::string>& cap) {
+  const IsaLevel best = best_isa(features);
+  if (!cap) return best;
+  Result<IsaLevel> level = isa_from_name(*cap);
+  if (!level) return Error{level.error().code, level.error().what, "FEWBIT_ISA"};
+  if (!has_isa(features, *level)) {
+    return Error{ErrorCode::invalid_argument,
+                 std::string("asked for ") + isa_name(*level) + ", but this machine has at most " +
+                     isa_name(best),
+                 "FEWBIT_ISA"};
+  }
+  return level;
+}
+
+Result<DeviceInfo> detect_cpu() {
+  static const DeviceInfo machine = detect_machine();
+  DeviceInfo device = machine;
+  FEWBIT_TRY(device.isa, isa_in_use(device.cpu, environment().isa));
+  return device;
+}
+
+Result<DeviceInfo> describe_device(std::string_view text) {
+  if (text == "cpu") return detect_cpu();
+  constexpr std::string_view prefix = "cpu:";
+  if (text.starts_with(prefix)) {
+    if (const auto level = isa_from_name(text.substr(prefix.size()))) {
+      DeviceInfo device;
+      device.name = "described " + std::string(text);
+      device.cpu = features_of_level(*level);
+      device.isa = *level;
+      device.built_for = built_for();
+      return device;
+    }
+  }
+  return Error{ErrorCode::invalid_argument,
+               "unknown device " + quote(text) + ", expected one of cpu, " + known_names("cpu:"),
+               ""};
+}
+
+}  // namespace fewbit

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules behind detect_cpu(), as pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "fewbit/selection.hpp"
+
+namespace fewbit {
+
+// Whether these features hold all that the kernels of a level use.
+bool has_isa(const CpuFeatures& features, IsaLevel level);
+
+// best_isa, or the level named by `cap`, which may only lower it.
+// Errors invalid_argument: unknown name (lists the known ones), a level that the machine lacks
+// (names both).
+Result<IsaLevel> isa_in_use(const CpuFeatures& features, const std::optional<std::string>& cap);
+
+}  // namespace fewbit

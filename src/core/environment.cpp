@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/environment.hpp"
+
+#include <cstdlib>
+
+namespace fewbit {
+namespace {
+
+std::optional<std::string> variable(GetVariable get, const char* name) {
+  const char* value = get(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Environment read_environment(GetVariable get) {
+  Environment result;
+  result.isa = variable(get, "FEWBIT_ISA");
+  result.backend = variable(get, "FEWBIT_BACKEND");
+  result.threads = variable(get, "FEWBIT_THREADS");
+  result.log = variable(get, "FEWBIT_LOG");
+  return result;
+}
+
+const Environment& environment() {
+  static const Environment result =
+      read_environment([](const char* name) -> const char* { return std::getenv(name); });
+  return result;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/cpu_topology.hpp"
+#include "core/environment.hpp"
+#include "core/quote.hpp"
+#include "core/text_file.hpp"
+#include "fewbit/executor.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr int most_threads = 1024;
+// About 2 to 5 microseconds: covers the gap between two steps of one layer.
+constexpr int spin_rounds = 100;
+
+// True on a thread that is running a task of some pool. A run started there is done in place: its
+// pool may be waiting for this very thread.
+thread_local bool inside_task = false;
+
+void relax_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns when the value is no longer `old`.
+template <class T>
+void wait_while_equal(const std::atomic<T>& value, T old, int spins) {
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    relax_cpu();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+class SerialExecutor final : public Executor {
+ public:
+  int threads() const override { return 1; }
+  void run(int count, Task task, void* context) override {
+    for (int i = 0; i < count; ++i) task(context, i);
+  }
+};
+
+// `threads` - 1 workers and the calling thread. Part p of a run of `count` tasks on `parts` threads
+// is the indices [count * p / parts, count * (p + 1) / parts).
+class ThreadPool final : public Executor {
+ public:
+  ThreadPool(int threads, int spins) : slots_(static_cast<std::size_t>(threads)), spins_(spins) {}
+
+  ~ThreadPool() override {
+    stopping_.store(true, std::memory_order_relaxed);
+    for (int part = 1; part < threads(); ++part) signal(part);
+    workers_.clear();  // joins
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Before the first run. Throws std::system_error when the system gives no more threads.
+  void start() {
+    for (int part = 1; part < threads(); ++part) {
+      workers_.emplace_back([this, part] { work(part); });
+    }
+  }
+
+  int threads() const override { return static_cast<int>(slots_.size()); }
+
+  void run(int count, Task task, void* context) override {
+    if (count <= 1 || slots_.size() == 1 || inside_task) {
+      for (int i = 0; i < count; ++i) task(context, i);
+      return;
+    }
+    const std::scoped_lock lock(one_run_);
+    const int parts = count < threads() ? count : threads();
+    job_ = {count, parts, task, context};
+    unfinished_.store(parts - 1, std::memory_order_relaxed);
+    for (int part = 1; part < parts; ++part) signal(part);
+    inside_task = true;
+    run_part(0);
+    inside_task = false;
+    int left = unfinished_.load(std::memory_order_acquire);
+    while (left != 0) {
+      wait_while_equal(unfinished_, left, spins_);
+      left = unfinished_.load(std::memory_order_acquire);
+    }
+  }
+
+ private:
+  struct Job {
+    int count = 0;
+    int parts = 0;
+    Task task = nullptr;
+    void* context = nullptr;
+  };
+  // One a cache line, so that waking a worker does not disturb the others.
+  struct alignas(64) Slot {
+    std::atomic<std::uint32_t> signals = 0;
+  };
+
+  Slot& slot(int part) { return slots_[static_cast<std::size_t>(part)]; }
+
+  // Releases what was written before to that worker.
+  void signal(int part) {
+    slot(part).signals.fetch_add(1, std::memory_order_release);
+    slot(part).signals.notify_one();
+  }
+
+  void run_part(int part) {
+    const auto bound = [this](std::int64_t p) {
+      return static_cast<int>(job_.count * p / job_.parts);
+    };
+    for (int i = bound(part); i < bound(part + 1); ++i) job_.task(job_.context, i);
+  }
+
+  void work(int part) {
+    inside_task = true;
+    std::uint32_t seen = 0;
+    while (true) {
+      wait_while_equal(slot(part).signals, seen, spins_);
+      ++seen;
+      if (stopping_.load(std::memory_order_relaxed)) return;
+      run_part(part);
+      if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+    }
+  }
+
+  std::vector<Slot> slots_;
+  const int spins_;
+  std::mutex one_run_;
+  Job job_;
+  std::atomic<int> unfinished_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::jthread> workers_;
+};
+
+Result<int> threads_wanted(int asked) {
+  if (asked < 0 || asked > most_threads) {
+    return Error{ErrorCode::invalid_argument,
+                 "asked for " + std::to_string(asked) + " threads, expected 0 (automatic) to " +
+                     std::to_string(most_threads),
+                 ""};
+  }
+  if (asked > 0) return asked;
+  const std::optional<std::string>& text = environment().threads;
+  if (!text) return std::min(usable_threads(cpu_topology()), most_threads);
+  const std::optional<int> number = parse_number<int>(*text);
+  if (!number || *number < 1 || *number > most_threads) {
+    return Error{ErrorCode::invalid_argument,
+                 "found " + quote(*text) + ", expected a number of threads from 1 to " +
+                     std::to_string(most_threads),
+                 "FEWBIT_THREADS"};
+  }
+  return *number;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> make_thread_pool(int threads) {
+  FEWBIT_TRY(const int count, threads_wanted(threads));
+  // A spinning thread must not keep a core from the thread it waits for.
+  const int spins = count <= usable_threads(cpu_topology()) ? spin_rounds : 0;
+  try {
+    auto pool = std::make_unique<ThreadPool>(count, spins);
+    pool->start();
+    return std::unique_ptr<Executor>(std::move(pool));
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::limit,
+                 "can't start " + std::to_string(count) + " threads: " + error.what(), ""};
+  }
+}
+
+Executor& serial_executor() {
+  static SerialExecutor executor;
+  return executor;
+}
+
+}  // namespace fewbit
