@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the config files of a checkpoint say about its quantization. Tensors outrank it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/json.hpp"
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+struct Declaration {
+  Producer producer = Producer::unknown;
+  std::string method;  // as written: "modelopt", "gptq", "" when the block has none
+  std::string where;   // "config.json quantization_config"
+  std::shared_ptr<const Json> file;
+  const Json* block = nullptr;  // inside *file
+};
+
+struct Declared {
+  // In order of precedence: config.json before hf_quant_config.json, quantize_config.json and
+  // quant_config.json.
+  std::vector<Declaration> all;
+
+  const Declaration* first() const { return all.empty() ? nullptr : &all.front(); }
+  bool says(Producer producer) const;
+};
+
+// Errors only when a config file can't be read or is not JSON.
+Result<Declared> read_declared(const Checkpoint& checkpoint);
+
+}  // namespace fewbit

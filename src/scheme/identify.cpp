@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups tensors into modules and asks the readers, in order, what they are.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "core/quote.hpp"
+#include "scheme/finding_groups.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+std::vector<Draft> group_tensors(std::span<const TensorInfo> tensors) {
+  std::vector<Draft> drafts;
+  std::unordered_map<std::string, std::size_t> by_name;
+  for (const TensorInfo& info : tensors) {
+    TensorName name = split_tensor_name(info.name);
+    const auto [at, is_new] = by_name.try_emplace(name.module, drafts.size());
+    if (is_new) {
+      Draft& draft = drafts.emplace_back();
+      const ModuleRole role = find_role(name.module);
+      draft.module.name = std::move(name.module);
+      draft.module.role = role.role;
+      draft.module.layer = role.layer;
+      draft.module.expert = role.expert;
+    }
+    Draft& draft = drafts[at->second];
+    draft.module.parts.push_back({std::move(name.suffix), info.name});
+    draft.tensors.push_back(&info);
+  }
+  std::sort(drafts.begin(), drafts.end(),
+            [](const Draft& a, const Draft& b) { return a.module.name < b.module.name; });
+  return drafts;
+}
+
+// Of config.json, without any opinion: a wrong or missing key is somebody else's error.
+void read_hints(const Json& root, Inventory& inventory) {
+  std::vector<const Json*> sections = {&root};
+  for (const std::string_view name : {"text_config", "llm_config", "language_config"}) {
+    if (const Json* section = root.find(name)) sections.push_back(section);
+  }
+  for (const Json* section : sections) {
+    const Json* type = section->find("model_type");
+    const std::string* name = type != nullptr ? type->as_string() : nullptr;
+    if (name != nullptr && inventory.model_type.empty()) inventory.model_type = *name;
+    const Json* hidden = section->find("hidden_size");
+    if (hidden != nullptr && !inventory.hidden_size) inventory.hidden_size = hidden->as_int64();
+    const Json* layers = section->find("num_hidden_layers");
+    if (layers != nullptr && !inventory.num_layers) inventory.num_layers = layers->as_int64();
+  }
+}
+
+void refuse_rest(Inventory& inventory) {
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed) continue;
+    const bool weight = std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
+                                    [](const auto& part) { return is_weight_suffix(part.suffix); });
+    Scheme scheme;
+    scheme.producer = Producer::unknown;
+    scheme.weight = draft.tensors.front()->dtype;
+    draft.claim(scheme);
+    draft.module.unreadable = weight ? "quantized in an unknown way: " + draft.module.evidence
+                                     : "a scale without a weight";
+  }
+}
+
+// The producer of most quantized modules; what the config says only where no tensor tells.
+void decide_producer(const Inventory& inventory, Identified& out) {
+  std::map<Producer, std::int64_t> counts;
+  std::map<Producer, const Module*> examples;
+  for (const Draft& draft : inventory.drafts) {
+    const Producer producer = draft.module.scheme.producer;
+    if (producer == Producer::unquantized) continue;
+    ++counts[producer];
+    examples.try_emplace(producer, &draft.module);
+  }
+  const Declaration* declared = inventory.declared.first();
+  const std::string says =
+      declared == nullptr
+          ? "no quantization config"
+          : fmt::format("{} says {}", declared->where,
+                        declared->method.empty() ? "no quant_method" : quote(declared->method));
+  std::int64_t most = 0;
+  for (const auto& [producer, count] : counts) {
+    // Unexplained modules name the checkpoint only when nothing else does.
+    const std::int64_t weight = producer == Producer::unknown ? 1 : count + 1;
+    if (weight <= most) continue;
+    most = weight;
+    out.producer = producer;
+  }
+  if (most == 0) {
+    out.producer_evidence = fmt::format("{} modules, all plain; {}", inventory.drafts.size(), says);
+    return;
+  }
+  const Module& example = *examples[out.producer];
+  out.producer_evidence =
+      fmt::format("{} of {} modules, as {}: {}; {}", counts[out.producer], inventory.drafts.size(),
+                  example.name, example.evidence, says);
+}
+
+void compare_with_config(const Inventory& inventory, Identified& out) {
+  const Declaration* declared = inventory.declared.first();
+  if (declared == nullptr) {
+    if (out.producer != Producer::unquantized) {
+      out.findings.push_back({Level::info, "config-missing", "config.json",
+                              "no quantization_config and no hf_quant_config.json",
+                              fmt::format("a config for {} tensors", producer_name(out.producer))});
+    }
+    return;
+  }
+  if (declared->producer == out.producer) return;
+  out.findings.push_back({Level::warning, "config-producer", declared->where,
+                          fmt::format("quant_method {}", quote(declared->method)),
+                          fmt::format("{}, as the tensors say", producer_name(out.producer))});
+}
+
+void report_unreadable(Identified& out) {
+  FindingGroups groups;
+  for (const Module& module : out.modules) {
+    if (module.unreadable.empty()) continue;
+    groups.add(module.role, {Level::error, "module-unreadable", module.name, module.unreadable,
+                             "a scheme that can be read"});
+  }
+  for (Finding& finding : std::move(groups).take()) out.findings.push_back(std::move(finding));
+}
+
+// What a producer asked of the activations holds for all its modules: experts that calibration
+// never reached lack their input_scale.
+void spread_activation(std::vector<Draft>& drafts) {
+  std::map<Producer, DType> asked;
+  for (const Draft& draft : drafts) {
+    const Scheme& scheme = draft.module.scheme;
+    if (scheme.activation) asked.try_emplace(scheme.producer, *scheme.activation);
+  }
+  for (Draft& draft : drafts) {
+    const auto found = asked.find(draft.module.scheme.producer);
+    if (found != asked.end()) draft.module.scheme.activation = found->second;
+  }
+}
+
+}  // namespace
+
+Result<Identified> identify(const Checkpoint& checkpoint) {
+  Inventory inventory;
+  FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
+  FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
+  if (config != nullptr) read_hints(*config, inventory);
+  inventory.drafts = group_tensors(checkpoint.tensors());
+  for (const Reader& reader : readers()) reader.claim(inventory);
+  refuse_rest(inventory);
+  for (const Reader& reader : readers()) {
+    if (reader.check != nullptr) reader.check(inventory);
+  }
+  spread_activation(inventory.drafts);
+
+  Identified out;
+  decide_producer(inventory, out);
+  out.findings = std::move(inventory.findings);
+  compare_with_config(inventory, out);
+  out.modules.reserve(inventory.drafts.size());
+  for (Draft& draft : inventory.drafts) out.modules.push_back(std::move(draft.module));
+  report_unreadable(out);
+  return out;
+}
+
+std::string_view Module::part(std::string_view suffix) const {
+  for (const Part& one : parts) {
+    if (one.suffix == suffix) return one.tensor;
+  }
+  return {};
+}
+
+const Module* Identified::find(std::string_view name) const {
+  const auto at = std::lower_bound(
+      modules.begin(), modules.end(), name,
+      [](const Module& module, std::string_view wanted) { return module.name < wanted; });
+  return at != modules.end() && at->name == name ? &*at : nullptr;
+}
+
+const Module* Identified::find(int layer, Role role, int expert) const {
+  for (const Module& module : modules) {
+    if (module.layer == layer && module.role == role && module.expert == expert) return &module;
+  }
+  return nullptr;
+}
+
+}  // namespace fewbit

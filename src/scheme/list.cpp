@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ordered list of readers. A new producer is one file and one line here.
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+
+std::span<const Reader> readers() {
+  static constexpr Reader list[] = {
+      {Producer::modelopt, claim_modelopt, check_modelopt},
+      {Producer::unknown, claim_other_producers, nullptr},
+      {Producer::unquantized, claim_unquantized, nullptr},
+  };
+  return list;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA ModelOpt: NVFP4 is read; its other algorithms are named.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::string_view own_suffixes[] = {
+    "weight_scale", "weight_scale_2",  "input_scale",     "input_amax",     "weight_amax",
+    "lora_rank",    "pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b"};
+
+bool has_only_own_suffixes(const Draft& draft) {
+  return std::all_of(draft.module.parts.begin(), draft.module.parts.end(), [](const auto& part) {
+    return !is_quantization_suffix(part.suffix) ||
+           std::find(std::begin(own_suffixes), std::end(own_suffixes), part.suffix) !=
+               std::end(own_suffixes);
+  });
+}
+
+std::int64_t last(const TensorInfo& info) { return info.shape.empty() ? 1 : info.shape.back(); }
+std::int64_t rows(const TensorInfo& info) {
+  return info.shape.size() < 2 ? 1 : info.shape[info.shape.size() - 2];
+}
+// Two codes a byte against one scale a group.
+bool groups_fit(const TensorInfo& weight, const TensorInfo& scale, std::int64_t group) {
+  return weight.shape.size() >= 2 && weight.shape.size() == scale.shape.size() &&
+         last(weight) * 2 == last(scale) * group && rows(weight) == rows(scale);
+}
+bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
+
+enum class Storage { not_ours, nvfp4, named };
+struct Guess {
+  Storage storage = Storage::not_ours;
+  DType weight = DType::u8;
+  std::string_view name;  // of the algorithm, when it is only named
+};
+
+// Beyond NVFP4, tensors of the same names mean different things to different producers, so the
+// config must say ModelOpt.
+Guess guess_declared(const Draft& draft) {
+  const TensorInfo* weight = draft.tensor("weight");
+  const TensorInfo* scale = draft.tensor("weight_scale");
+  if (weight == nullptr) return {Storage::named, DType::u8, "scale without a weight"};
+  if (weight->dtype == DType::f8_e4m3) {
+    const bool mx = scale != nullptr && (is_byte(scale->dtype) || scale->dtype == DType::f8_e8m0);
+    return {Storage::named, DType::f8_e4m3, mx ? "MXFP8" : "FP8"};
+  }
+  if (!is_byte(weight->dtype)) return {};
+  if (scale != nullptr && (is_byte(scale->dtype) || scale->dtype == DType::f8_e8m0) &&
+      groups_fit(*weight, *scale, 32)) {
+    return {Storage::named, DType::f4_e2m1, "MXFP4"};
+  }
+  if (scale != nullptr && scale->dtype != DType::f8_e4m3 && scale->shape.size() >= 2 &&
+      rows(*scale) == 2 * rows(*weight)) {
+    return {Storage::named, DType::i4, "INT4 AWQ"};
+  }
+  if (weight->dtype == DType::i8 && !draft.has("weight_scale_2")) {
+    return {Storage::named, DType::i8, "INT8"};
+  }
+  return {Storage::nvfp4, DType::f4_e2m1, ""};
+}
+
+Guess guess_storage(const Draft& draft, bool declared) {
+  const TensorInfo* weight = draft.tensor("weight");
+  const TensorInfo* scale = draft.tensor("weight_scale");
+  const bool has_global = draft.has("weight_scale_2");
+  if (scale == nullptr && !has_global && (weight == nullptr || !is_byte(weight->dtype))) return {};
+  if (!has_only_own_suffixes(draft)) return {};
+  const bool nvfp4_grid = weight != nullptr && scale != nullptr && scale->dtype == DType::f8_e4m3 &&
+                          groups_fit(*weight, *scale, 16);
+  const bool nvfp4_parts =
+      weight != nullptr && has_global &&
+      (scale == nullptr ? is_byte(weight->dtype) : scale->dtype == DType::f8_e4m3);
+  if (nvfp4_grid || nvfp4_parts) return {Storage::nvfp4, DType::f4_e2m1, ""};
+  return declared ? guess_declared(draft) : Guess{};
+}
+
+// [E, in/2, out] with scales [E, in/16, out]. Never true together with the plain order.
+bool is_transposed(const TensorInfo& weight, const TensorInfo* scale) {
+  return scale != nullptr && weight.shape.size() == 3 && scale->shape.size() == 3 &&
+         weight.shape[2] == scale->shape[2] && weight.shape[1] * 2 == scale->shape[1] * 16;
+}
+
+// Why an NVFP4 module can't be read; empty when it can.
+std::string nvfp4_obstacle(const Inventory& inventory, const Draft& draft) {
+  const TensorInfo* weight = draft.tensor("weight");
+  if (draft.has("pre_quant_scale")) {
+    return "ModelOpt NVFP4_AWQ (pre_quant_scale) is not readable yet";
+  }
+  if (draft.has("svdquant_lora_a") || draft.has("svdquant_lora_b")) {
+    return "ModelOpt NVFP4_SVD (svdquant_lora) is not readable yet";
+  }
+  if (weight == nullptr || weight->shape.size() != 3) return "";
+  if (draft.module.expert != all_experts) {
+    return fmt::format("weight of shape {} in a module that does not hold all experts",
+                       shape_text(weight->shape));
+  }
+  if (is_transposed(*weight, draft.tensor("weight_scale"))) {
+    return "transposed fused experts [experts, in/2, out] are not readable yet";
+  }
+  if (inventory.model_type == "gpt_oss") {
+    return "gpt-oss experts with interleaved gate and up rows are not readable yet";
+  }
+  return "";
+}
+
+void claim_nvfp4(const Inventory& inventory, Draft& draft) {
+  Module& module = draft.module;
+  if (const TensorInfo* weight = draft.tensor("weight"); weight != nullptr) {
+    module.n = rows(*weight);
+    module.k = last(*weight) * 2;
+    if (weight->shape.size() == 3) module.experts = weight->shape[0];
+  }
+  Scheme scheme = nvfp4_scheme(Producer::modelopt);
+  if (draft.has("input_scale")) scheme.activation = DType::f4_e2m1;
+  std::string obstacle = nvfp4_obstacle(inventory, draft);
+  if (obstacle.empty()) {
+    draft.claim(scheme);
+  } else {
+    draft.refuse(scheme, std::move(obstacle));
+  }
+}
+
+}  // namespace
+
+void claim_modelopt(Inventory& inventory) {
+  // Quark writes the same names with other types and another input scale.
+  const Declaration* first = inventory.declared.first();
+  if (first != nullptr && first->producer == Producer::quark) return;
+  const bool declared = inventory.declared.says(Producer::modelopt);
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed) continue;
+    const Guess guess = guess_storage(draft, declared);
+    if (guess.storage == Storage::nvfp4) claim_nvfp4(inventory, draft);
+    if (guess.storage != Storage::named) continue;
+    Scheme scheme;
+    scheme.producer = Producer::modelopt;
+    scheme.weight = guess.weight;
+    const bool leftover = draft.tensor("weight") == nullptr;
+    draft.refuse(scheme, leftover ? "a scale without a weight"
+                                  : fmt::format("ModelOpt {} is not readable yet", guess.name));
+  }
+}
+
+}  // namespace fewbit

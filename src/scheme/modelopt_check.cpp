@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a ModelOpt config and the tensors contradict each other. The tensors win.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheme/finding_groups.hpp"
+#include "scheme/modelopt_config.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+// Linear layers, which ModelOpt quantizes unless they are excluded.
+bool is_target(Role role) {
+  switch (role) {
+    case Role::router:
+    case Role::gate_proj:
+    case Role::up_proj:
+    case Role::down_proj:
+    case Role::gate_up_proj:
+    case Role::shared_gate_proj:
+    case Role::shared_up_proj:
+    case Role::shared_down_proj:
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+    case Role::o_proj:
+    case Role::head:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void check_module(const Inventory& inventory, const ModeloptConfig& config, const Module& module,
+                  FindingGroups& groups) {
+  const bool quantized = module.scheme.producer == Producer::modelopt;
+  // Token-prediction layers behind the last one are rarely listed.
+  const bool extra_layer = inventory.num_layers && module.layer >= *inventory.num_layers;
+  const bool expected = modelopt_expects(config, module.name);
+  if (quantized && !expected) {
+    groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
+                             "quantized tensors: " + module.evidence,
+                             config.where + " does not expect it to be quantized"});
+  }
+  if (!module.scheme.quantized() && expected && !extra_layer && is_target(module.role)) {
+    // Routers are never quantized on purpose, and exports forget to list them.
+    const Level level = module.role == Role::router ? Level::info : Level::warning;
+    groups.add(module.role,
+               {level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
+                config.where + " says " + config.algorithm + " and does not exclude it"});
+  }
+}
+
+}  // namespace
+
+void check_modelopt(Inventory& inventory) {
+  std::vector<ModeloptConfig> configs;
+  for (const Declaration& declaration : inventory.declared.all) {
+    if (auto config = read_modelopt_config(declaration)) configs.push_back(*std::move(config));
+  }
+  if (configs.empty()) return;
+  const ModeloptConfig& config = configs.front();
+  if (configs.size() > 1 && !(configs[0] == configs[1])) {
+    inventory.findings.push_back(
+        {Level::warning, "config-places-differ", configs[1].where,
+         fmt::format("quant_algo {}, {} excluded entries", configs[1].algorithm,
+                     configs[1].exclude.size()),
+         fmt::format("as in {}: quant_algo {}, {} excluded entries", config.where, config.algorithm,
+                     config.exclude.size())});
+  }
+  FindingGroups groups;
+  for (const Draft& draft : inventory.drafts) {
+    check_module(inventory, config, draft.module, groups);
+    const bool nvfp4 = draft.module.scheme == nvfp4_scheme(Producer::modelopt) ||
+                       draft.module.scheme.weight == DType::f4_e2m1;
+    const bool says_other = !config.algorithm.empty() &&
+                            config.algorithm.find("NVFP4") == std::string::npos &&
+                            config.algorithm != "MIXED_PRECISION";
+    if (draft.module.scheme.producer == Producer::modelopt && nvfp4 && says_other) {
+      groups.add(draft.module.role, {Level::warning, "config-algorithm", draft.module.name,
+                                     "NVFP4 tensors: " + draft.module.evidence,
+                                     config.where + " says quant_algo " + config.algorithm});
+    }
+  }
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelOpt's quantization block, in either of its places and spellings.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheme/declared.hpp"
+
+namespace fewbit {
+
+struct ModeloptConfig {
+  std::string algorithm;             // upper case: "NVFP4", "FP8", "MIXED_PRECISION"; may be empty
+  std::vector<std::string> exclude;  // exclude_modules or ignore
+  // Of MIXED_PRECISION: the modules that are quantized; all others are not.
+  std::optional<std::vector<std::string>> quantized_layers;
+  std::string where;
+
+  bool operator==(const ModeloptConfig& other) const;
+};
+
+// Empty when the block is not ModelOpt's. Also the FP8 blocks that say moe_quant_algo NVFP4.
+std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration);
+
+// Whether the config expects this module to be quantized.
+bool modelopt_expects(const ModeloptConfig& config, const std::string& module);
+
+}  // namespace fewbit

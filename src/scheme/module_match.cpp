@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/module_match.hpp"
+
+#include <optional>
+
+namespace fewbit {
+namespace {
+
+// A set [..] at the start of `pattern`; empty when it isn't closed.
+struct CharacterSet {
+  std::string_view body;
+  std::size_t length = 0;  // with its brackets
+  bool negated = false;
+
+  bool has(char c) const {
+    bool found = false;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      if (i + 2 < body.size() && body[i + 1] == '-') {
+        found = found || (body[i] <= c && c <= body[i + 2]);
+        i += 2;
+      } else {
+        found = found || body[i] == c;
+      }
+    }
+    return found != negated;
+  }
+};
+
+std::optional<CharacterSet> read_set(std::string_view pattern) {
+  CharacterSet set;
+  std::size_t start = 1;
+  set.negated = pattern.size() > 1 && pattern[1] == '!';
+  if (set.negated) start = 2;
+  // A ] right after the opening is a member.
+  const std::size_t end = pattern.find(']', start + 1);
+  if (end == std::string_view::npos) return std::nullopt;
+  set.body = pattern.substr(start, end - start);
+  set.length = end + 1;
+  return set;
+}
+
+// Matches one character against the pattern's next element; 0 when it does not match, else the
+// element's length.
+std::size_t match_one(char c, std::string_view pattern) {
+  if (pattern.front() == '?') return 1;
+  if (pattern.front() == '[') {
+    if (const auto set = read_set(pattern)) return set->has(c) ? set->length : 0;
+  }
+  return pattern.front() == c ? 1 : 0;
+}
+
+}  // namespace
+
+bool glob_match(std::string_view text, std::string_view pattern) {
+  std::size_t t = 0;
+  std::size_t p = 0;
+  std::size_t star = std::string_view::npos;  // pattern position after the last *
+  std::size_t retry = 0;                      // text position that * gives up next
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = ++p;
+      retry = t;
+      continue;
+    }
+    const std::size_t step = p < pattern.size() ? match_one(text[t], pattern.substr(p)) : 0;
+    if (step > 0) {
+      ++t;
+      p += step;
+    } else if (star != std::string_view::npos) {
+      p = star;
+      t = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::string_view modelopt_exclusion(std::string_view module, std::span<const std::string> entries) {
+  for (const std::string_view tower : {"vision_tower", "vision_model", "visual"}) {
+    if (module.find(tower) != std::string_view::npos) return tower;
+  }
+  constexpr std::string_view wrapper = "language_model.";
+  const std::string_view inner =
+      module.starts_with(wrapper) ? module.substr(wrapper.size()) : module;
+  for (const std::string& entry : entries) {
+    if (entry.empty()) continue;
+    if (module.find(entry) != std::string_view::npos) return entry;
+    if (entry.find_first_of("*?[") == std::string::npos) continue;
+    if (glob_match(module, entry) || glob_match(inner, entry)) return entry;
+  }
+  return {};
+}
+
+}  // namespace fewbit

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tensor's name says: its module, its suffix, its role in the model.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+// "model.layers.3.mlp.experts.7.up_proj.weight_scale" -> module "…up_proj", suffix "weight_scale".
+// Fused experts also carry their suffix after an underscore ("experts.down_proj_weight_scale"), or
+// none; a tensor without a known suffix is the "weight" of a module with its own name.
+struct TensorName {
+  std::string module;
+  std::string suffix;
+};
+TensorName split_tensor_name(std::string_view name);
+
+// Whether a suffix belongs to quantized storage (scales, zero points, packed codes …), and not to
+// plain weights, biases or key/value scales.
+bool is_quantization_suffix(std::string_view suffix);
+// Whether a suffix holds the codes or values of the matrix itself.
+bool is_weight_suffix(std::string_view suffix);
+
+// Expert number of a module that holds all experts in one tensor, as Module::expert.
+inline constexpr int all_experts = -2;
+
+struct ModuleRole {
+  Role role = Role::other;
+  int layer = -1;
+  int expert = -1;
+};
+// From the module's name alone, for every family that fewbit knows: any prefix before
+// "layers.<int>." is accepted. Parts of vision towers and of token-prediction heads outside the
+// layers are `other`.
+ModuleRole find_role(std::string_view module);
+
+std::vector<std::string_view> split_dots(std::string_view name);
+
+}  // namespace fewbit

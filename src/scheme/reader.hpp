@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a producer's reader is: a function that claims the modules it recognises.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheme/declared.hpp"
+
+namespace fewbit {
+
+// A module before and after a reader claimed it. Name, role, layer, expert and parts are set from
+// the start; a reader sets n, k, experts, scheme, unreadable and evidence.
+struct Draft {
+  Module module;
+  std::vector<const TensorInfo*> tensors;  // parallel to module.parts
+  bool claimed = false;
+
+  // nullptr when the module has no such part.
+  const TensorInfo* tensor(std::string_view suffix) const;
+  bool has(std::string_view suffix) const { return tensor(suffix) != nullptr; }
+  // Fills evidence from the parts: "weight u8 [128, 64] + weight_scale f8_e4m3 [128, 8]".
+  void claim(Scheme scheme);
+  // Claimed, but not readable: "GPTQ is not readable yet".
+  void refuse(Scheme scheme, std::string why);
+};
+
+// Everything a reader may look at.
+struct Inventory {
+  Declared declared;
+  std::string model_type;                   // of config.json; empty when unknown
+  std::optional<std::int64_t> hidden_size;  // of config.json
+  std::optional<std::int64_t> num_layers;
+  std::vector<Draft> drafts;  // in order of name
+  std::vector<Finding> findings;
+};
+
+struct Reader {
+  Producer producer;
+  void (*claim)(Inventory&);
+  // After all readers: adds findings where this producer's config and the tensors disagree.
+  void (*check)(Inventory&) = nullptr;
+};
+
+// In order; a module belongs to the first reader that claims it, and to `unknown` when none does.
+std::span<const Reader> readers();
+
+// One function a file.
+void claim_modelopt(Inventory& inventory);
+void check_modelopt(Inventory& inventory);
+void claim_other_producers(Inventory& inventory);  // named, not readable
+void claim_unquantized(Inventory& inventory);
+
+}  // namespace fewbit

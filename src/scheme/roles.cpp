@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Role, layer and expert of a module, from its name.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <span>
+
+#include "scheme/name_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+using Components = std::span<const std::string_view>;
+
+bool one_of(std::string_view text, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+std::optional<int> as_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// Vision and audio towers, and token-prediction heads beside the layers: their layers have numbers
+// of their own.
+bool outside_the_language_model(Components parts) {
+  return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
+    return one_of(part, {"mtp", "visual", "vision_tower", "vision_model", "audio_tower",
+                         "multi_modal_projector", "mm_projector"});
+  });
+}
+
+// gate, up, down of one MLP, dense or expert. w1 = gate, w3 = up, w2 = down in every family.
+Role projection(std::string_view name) {
+  if (one_of(name, {"gate_proj", "w1", "gate_projs"})) return Role::gate_proj;
+  if (one_of(name, {"up_proj", "w3", "up_projs"})) return Role::up_proj;
+  if (one_of(name, {"down_proj", "w2", "down_projs", "output_linear"})) return Role::down_proj;
+  if (one_of(name, {"gate_up_proj", "gate_up_projs", "input_linear", "up_gate_proj"})) {
+    return Role::gate_up_proj;
+  }
+  return Role::other;
+}
+
+Role shared_projection(std::string_view name) {
+  switch (projection(name)) {
+    case Role::gate_proj:
+      return Role::shared_gate_proj;
+    case Role::up_proj:
+      return Role::shared_up_proj;
+    case Role::down_proj:
+      return Role::shared_down_proj;
+    default:
+      return Role::other;
+  }
+}
+
+// parts: what follows "experts". "7.up_proj", "up_proj" (all experts) or "down_projs.7".
+ModuleRole expert_role(Components parts) {
+  ModuleRole out;
+  if (parts.empty()) return out;
+  if (parts.back() == "e_score_correction_bias") return {Role::router_bias, -1, -1};
+  if (const auto expert = as_number(parts.front()); expert && parts.size() > 1) {
+    return {projection(parts[1]), -1, *expert};
+  }
+  out.role = projection(parts.front());
+  if (out.role == Role::other) return out;
+  out.expert = all_experts;
+  if (parts.size() > 1) {
+    if (const auto expert = as_number(parts[1])) out.expert = *expert;
+  }
+  return out;
+}
+
+Role attention_role(std::string_view last) {
+  if (last == "q_proj") return Role::q_proj;
+  if (last == "k_proj") return Role::k_proj;
+  if (last == "v_proj") return Role::v_proj;
+  if (last == "o_proj") return Role::o_proj;
+  if (last.find("norm") != std::string_view::npos) return Role::norm;
+  return Role::attention_other;
+}
+
+// parts: what follows the MLP's own component ("mlp", "block_sparse_moe", …).
+ModuleRole mlp_role(std::string_view block, Components parts) {
+  if (parts.empty()) return {};
+  const std::string_view first = parts.front();
+  if (first == "experts") return expert_role(parts.subspan(1));
+  if (first == "switch_mlp") return expert_role(parts.subspan(1));
+  if (one_of(first, {"shared_expert", "shared_experts", "shared_mlp"})) {
+    return {shared_projection(parts.back()), -1, -1};
+  }
+  if (first == "shared_expert_gate") return {Role::shared_expert_gate, -1, -1};
+  if (parts.back() == "e_score_correction_bias") return {Role::router_bias, -1, -1};
+  if (one_of(first, {"gate", "router"})) {
+    const bool matrix = parts.size() == 1 || parts.back() == "layer";
+    return {matrix ? Role::router : Role::other, -1, -1};
+  }
+  if (parts.size() > 1) return {};
+  const Role role = projection(first);
+  // Granite names its fused experts like a dense layer.
+  const bool fused = block == "block_sparse_moe" && role != Role::other;
+  return {role, -1, fused ? all_experts : -1};
+}
+
+// parts: what follows "layers.<int>".
+ModuleRole layer_role(Components parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string_view part = parts[i];
+    const Components rest = parts.subspan(i + 1);
+    if (one_of(part, {"self_attn", "attn", "attention", "linear_attn"}) && !rest.empty()) {
+      return {attention_role(rest.back()), -1, -1};
+    }
+    if (one_of(part, {"mlp", "block_sparse_moe", "ffn", "feed_forward", "mixer", "moe"})) {
+      return mlp_role(part, rest);
+    }
+    // Granite and Hunyuan put the shared expert beside the block.
+    if (one_of(part, {"shared_mlp", "shared_expert", "shared_experts"}) && !rest.empty()) {
+      return {shared_projection(rest.back()), -1, -1};
+    }
+  }
+  const bool norm = !parts.empty() && parts.back().find("norm") != std::string_view::npos;
+  return {norm ? Role::norm : Role::other, -1, -1};
+}
+
+Role outer_role(std::string_view last) {
+  if (one_of(last, {"embed_tokens", "embed", "wte", "word_embeddings", "tok_embeddings"})) {
+    return Role::embedding;
+  }
+  if (one_of(last, {"lm_head", "head", "output"})) return Role::head;
+  if (last.find("norm") != std::string_view::npos || last == "ln_f") return Role::norm;
+  return Role::other;
+}
+
+}  // namespace
+
+ModuleRole find_role(std::string_view module) {
+  const std::vector<std::string_view> parts = split_dots(module);
+  if (outside_the_language_model(parts)) return {};
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (parts[i] != "layers") continue;
+    const std::optional<int> layer = as_number(parts[i + 1]);
+    if (!layer) continue;
+    ModuleRole out = layer_role(Components(parts).subspan(i + 2));
+    out.layer = *layer;
+    return out;
+  }
+  return {outer_role(parts.back()), -1, -1};
+}
+
+}  // namespace fewbit

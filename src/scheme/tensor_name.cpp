@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include "scheme/name_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+enum class SuffixKind { weight, plain, quantization };
+struct Suffix {
+  std::string_view text;
+  SuffixKind kind;
+};
+
+// Suffixes after a dot. Longer ones that end in a shorter one come first.
+constexpr Suffix dot_suffixes[] = {
+    {"weight.absmax", SuffixKind::quantization},
+    {"weight.quant_map", SuffixKind::quantization},
+    {"weight.nested_absmax", SuffixKind::quantization},
+    {"weight.nested_quant_map", SuffixKind::quantization},
+    {"weight.quant_state.bitsandbytes__nf4", SuffixKind::quantization},
+    {"weight.quant_state.bitsandbytes__fp4", SuffixKind::quantization},
+    {"weight", SuffixKind::weight},
+    {"weight_packed", SuffixKind::weight},
+    {"qweight", SuffixKind::weight},
+    {"q_weight", SuffixKind::weight},
+    {"W_q", SuffixKind::weight},
+    {"trellis", SuffixKind::weight},
+    {"blocks", SuffixKind::weight},
+    {"bias", SuffixKind::plain},
+    {"k_scale", SuffixKind::plain},
+    {"v_scale", SuffixKind::plain},
+    {"q_scale", SuffixKind::quantization},  // also EXL2's scale: decided by its neighbours
+    {"k_bias", SuffixKind::plain},
+    {"v_bias", SuffixKind::plain},
+    {"output_scale", SuffixKind::plain},
+    {"input_scale", SuffixKind::quantization},
+    {"input_scale_2", SuffixKind::quantization},
+    {"input_global_scale", SuffixKind::quantization},
+    {"input_zero_point", SuffixKind::quantization},
+    {"input_amax", SuffixKind::quantization},
+    {"weight_scale", SuffixKind::quantization},
+    {"weight_scale_2", SuffixKind::quantization},
+    {"weight_scale_inv", SuffixKind::quantization},
+    {"weight_global_scale", SuffixKind::quantization},
+    {"weight_zero_point", SuffixKind::quantization},
+    {"weight_shape", SuffixKind::quantization},
+    {"weight_g_idx", SuffixKind::quantization},
+    {"weight_format", SuffixKind::quantization},
+    {"weight_amax", SuffixKind::quantization},
+    {"pre_quant_scale", SuffixKind::quantization},
+    {"svdquant_lora_a", SuffixKind::quantization},
+    {"svdquant_lora_b", SuffixKind::quantization},
+    {"lora_rank", SuffixKind::quantization},
+    {"qzeros", SuffixKind::quantization},
+    {"scales", SuffixKind::quantization},
+    {"biases", SuffixKind::quantization},
+    {"wscales", SuffixKind::quantization},
+    {"g_idx", SuffixKind::quantization},
+    {"scale", SuffixKind::quantization},
+    {"scale_inv", SuffixKind::quantization},
+    {"zero", SuffixKind::quantization},
+    {"SCB", SuffixKind::quantization},
+    {"meta", SuffixKind::quantization},
+    {"nbits", SuffixKind::quantization},
+    {"group_size", SuffixKind::quantization},
+    {"axis", SuffixKind::quantization},
+    {"packing", SuffixKind::quantization},
+    {"q_invperm", SuffixKind::quantization},
+    {"q_perm", SuffixKind::quantization},
+    {"q_scale_max", SuffixKind::quantization},
+    {"q_groups", SuffixKind::quantization},
+    {"suh", SuffixKind::quantization},
+    {"svh", SuffixKind::quantization},
+    {"su", SuffixKind::quantization},
+    {"sv", SuffixKind::quantization},
+    {"mcg", SuffixKind::quantization},
+    {"mul1", SuffixKind::quantization},
+};
+
+// Modules of fused experts, whose suffixes follow an underscore.
+constexpr std::array<std::string_view, 4> fused_modules = {"gate_up_proj", "down_proj", "gate_proj",
+                                                           "up_proj"};
+constexpr Suffix underscore_suffixes[] = {
+    {"blocks", SuffixKind::weight},
+    {"packed", SuffixKind::weight},
+    {"weight_packed", SuffixKind::weight},
+    {"bias", SuffixKind::plain},
+    {"scales", SuffixKind::quantization},
+    {"scale", SuffixKind::quantization},
+    {"scale_inv", SuffixKind::quantization},
+    {"scales_inv", SuffixKind::quantization},
+    {"shape", SuffixKind::quantization},
+    {"weight_scale", SuffixKind::quantization},
+    {"weight_scale_2", SuffixKind::quantization},
+    {"weight_scale_inv", SuffixKind::quantization},
+    {"weight_global_scale", SuffixKind::quantization},
+    {"weight_shape", SuffixKind::quantization},
+    {"input_scale", SuffixKind::quantization},
+    {"input_global_scale", SuffixKind::quantization},
+    {"pre_quant_scale", SuffixKind::quantization},
+};
+
+const Suffix* find_suffix(std::string_view text) {
+  for (const Suffix& suffix : dot_suffixes) {
+    if (suffix.text == text) return &suffix;
+  }
+  for (const Suffix& suffix : underscore_suffixes) {
+    if (suffix.text == text) return &suffix;
+  }
+  return nullptr;
+}
+
+// "experts.down_proj_weight_scale" -> "experts.down_proj" + "weight_scale".
+bool split_fused(std::string_view name, TensorName& out) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  const std::string_view last = name.substr(dot + 1);
+  for (const std::string_view module : fused_modules) {
+    if (!last.starts_with(module) || last.size() <= module.size() + 1) continue;
+    if (last[module.size()] != '_') continue;
+    const std::string_view suffix = last.substr(module.size() + 1);
+    for (const Suffix& known : underscore_suffixes) {
+      if (known.text != suffix) continue;
+      out = {std::string(name.substr(0, dot + 1 + module.size())), std::string(suffix)};
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+TensorName split_tensor_name(std::string_view name) {
+  for (const Suffix& suffix : dot_suffixes) {
+    if (name.size() <= suffix.text.size() + 1 || !name.ends_with(suffix.text)) continue;
+    const std::size_t dot = name.size() - suffix.text.size() - 1;
+    if (name[dot] == '.') return {std::string(name.substr(0, dot)), std::string(suffix.text)};
+  }
+  TensorName fused;
+  if (split_fused(name, fused)) return fused;
+  return {std::string(name), "weight"};
+}
+
+bool is_quantization_suffix(std::string_view suffix) {
+  const Suffix* known = find_suffix(suffix);
+  if (known == nullptr) return false;
+  return known->kind == SuffixKind::quantization ||
+         (known->kind == SuffixKind::weight && suffix != "weight");
+}
+
+bool is_weight_suffix(std::string_view suffix) {
+  const Suffix* known = find_suffix(suffix);
+  return known != nullptr && known->kind == SuffixKind::weight;
+}
+
+std::vector<std::string_view> split_dots(std::string_view name) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t dot = name.find('.');
+    parts.push_back(name.substr(0, dot));
+    if (dot == std::string_view::npos) return parts;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules stored as plain 16/32-bit values.
+#include <algorithm>
+
+#include "scheme/fused_experts.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_plain_float(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// Tables that are no weights: position ids, token-to-expert tables, masks.
+bool is_plain_table(const TensorInfo& info) {
+  return info.dtype == DType::i64 || info.dtype == DType::boolean;
+}
+
+// A lone "scale" is a norm's or a layer's own parameter, not a quantization scale.
+bool is_lone_scale(const Draft& draft) {
+  return draft.tensors.size() == 1 && draft.module.parts.front().suffix == "scale" &&
+         is_plain_float(draft.tensors.front()->dtype) &&
+         (draft.module.role == Role::norm || draft.module.role == Role::other);
+}
+
+bool is_unquantized(const Draft& draft) {
+  if (is_lone_scale(draft)) return true;
+  const TensorInfo* weight = draft.tensor("weight");
+  for (std::size_t i = 0; i < draft.tensors.size(); ++i) {
+    const std::string& suffix = draft.module.parts[i].suffix;
+    // An activation scale beside a plain weight says nothing about the weight.
+    if (suffix == "input_scale" && weight != nullptr) continue;
+    if (is_quantization_suffix(suffix)) return false;
+    if (!is_plain_float(draft.tensors[i]->dtype) && !is_plain_table(*draft.tensors[i]))
+      return false;
+  }
+  return true;
+}
+
+void set_sizes(Draft& draft, const TensorInfo& main) {
+  Module& module = draft.module;
+  const Shape& shape = main.shape;
+  if (shape.size() == 1) module.n = shape[0];
+  if (shape.size() >= 2) {
+    module.n = shape[shape.size() - 2];
+    module.k = shape[shape.size() - 1];
+  }
+  if (module.expert == all_experts && shape.size() == 3) module.experts = shape[0];
+}
+
+}  // namespace
+
+void claim_unquantized(Inventory& inventory) {
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed || !is_unquantized(draft)) continue;
+    const TensorInfo* weight = draft.tensor("weight");
+    const TensorInfo& main = weight != nullptr ? *weight : *draft.tensors.front();
+    set_sizes(draft, main);
+    draft.claim(plain_scheme(main.dtype));
+    if (draft.module.expert == all_experts) {
+      draft.module.unreadable = plain_fused_obstacle(inventory, draft.module, main.shape);
+    }
+  }
+}
+
+}  // namespace fewbit
