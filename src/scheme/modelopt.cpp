@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/checked.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -26,10 +27,11 @@ std::int64_t last(const TensorInfo& info) { return info.shape.empty() ? 1 : info
 std::int64_t rows(const TensorInfo& info) {
   return info.shape.size() < 2 ? 1 : info.shape[info.shape.size() - 2];
 }
-// Two codes a byte against one scale a group.
+// Two codes a byte against one scale a group; divides, for the sizes come from a file.
 bool groups_fit(const TensorInfo& weight, const TensorInfo& scale, std::int64_t group) {
   return weight.shape.size() >= 2 && weight.shape.size() == scale.shape.size() &&
-         last(weight) * 2 == last(scale) * group && rows(weight) == rows(scale);
+         last(weight) % (group / 2) == 0 && last(weight) / (group / 2) == last(scale) &&
+         rows(weight) == rows(scale);
 }
 bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
@@ -56,7 +58,7 @@ Guess guess_declared(const Draft& draft) {
     return {Storage::named, DType::f4_e2m1, "MXFP4"};
   }
   if (scale != nullptr && scale->dtype != DType::f8_e4m3 && scale->shape.size() >= 2 &&
-      rows(*scale) == 2 * rows(*weight)) {
+      rows(*scale) % 2 == 0 && rows(*scale) / 2 == rows(*weight)) {
     return {Storage::named, DType::i4, "INT4 AWQ"};
   }
   if (weight->dtype == DType::i8 && !draft.has("weight_scale_2")) {
@@ -83,7 +85,8 @@ Guess guess_storage(const Draft& draft, bool declared) {
 // [E, in/2, out] with scales [E, in/16, out]. Never true together with the plain order.
 bool is_transposed(const TensorInfo& weight, const TensorInfo* scale) {
   return scale != nullptr && weight.shape.size() == 3 && scale->shape.size() == 3 &&
-         weight.shape[2] == scale->shape[2] && weight.shape[1] * 2 == scale->shape[1] * 16;
+         weight.shape[2] == scale->shape[2] && weight.shape[1] % 8 == 0 &&
+         weight.shape[1] / 8 == scale->shape[1];
 }
 
 // Why an NVFP4 module can't be read; empty when it can.
@@ -113,7 +116,7 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   Module& module = draft.module;
   if (const TensorInfo* weight = draft.tensor("weight"); weight != nullptr) {
     module.n = rows(*weight);
-    module.k = last(*weight) * 2;
+    module.k = checked_mul(last(*weight), std::int64_t{2}).value_or(0);
     if (weight->shape.size() == 3) module.experts = weight->shape[0];
   }
   Scheme scheme = nvfp4_scheme(Producer::modelopt);

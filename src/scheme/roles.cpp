@@ -37,7 +37,7 @@ Role projection(std::string_view name) {
   if (one_of(name, {"gate_proj", "w1", "gate_projs"})) return Role::gate_proj;
   if (one_of(name, {"up_proj", "w3", "up_projs"})) return Role::up_proj;
   if (one_of(name, {"down_proj", "w2", "down_projs", "output_linear"})) return Role::down_proj;
-  if (one_of(name, {"gate_up_proj", "gate_up_projs", "input_linear", "up_gate_proj"})) {
+  if (one_of(name, {"gate_up_proj", "gate_up_projs", "input_linear"})) {
     return Role::gate_up_proj;
   }
   return Role::other;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which storage a module has; everything else stands in the storage's own file.
+#include <fmt/format.h>
+
+#include "canonical/storage.hpp"
+
+namespace fewbit {
+
+Result<QuantizedTensor> canonicalize(const Checkpoint& checkpoint, const Module& module,
+                                     std::int64_t fused_expert) {
+  if (!module.unreadable.empty()) {
+    return Error{ErrorCode::unsupported, module.unreadable, module.name};
+  }
+  const bool in_range =
+      module.experts > 0 ? fused_expert >= 0 && fused_expert < module.experts : fused_expert == -1;
+  if (!in_range) {
+    return Error{ErrorCode::invalid_argument,
+                 module.experts > 0
+                     ? fmt::format("expert {} of a tensor with {}", fused_expert, module.experts)
+                     : fmt::format("expert {} of a tensor that holds one matrix", fused_expert),
+                 module.name};
+  }
+  if (!module.scheme.quantized()) return canonicalize_plain(checkpoint, module, fused_expert);
+  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
+    return canonicalize_nvfp4(checkpoint, module, fused_expert);
+  }
+  return Error{ErrorCode::unsupported, scheme_text(module.scheme) + " is not readable yet",
+               module.name};
+}
+
+}  // namespace fewbit

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The routed experts of a layer, by number, whatever way they are stored.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "canonical/storage.hpp"
+
+namespace fewbit {
+namespace {
+
+// The modules of one expert; fused ones are shared by all.
+struct ExpertModules {
+  const Module* gate = nullptr;
+  const Module* up = nullptr;
+  const Module* down = nullptr;
+  const Module* gate_up = nullptr;
+};
+
+struct LayerModules {
+  std::vector<ExpertModules> experts;  // by expert id
+  ExpertModules fused;
+  std::int64_t router_rows = 0;
+  std::string name;  // of an expert module, for messages
+};
+
+const Module** slot(ExpertModules& modules, Role role) {
+  switch (role) {
+    case Role::gate_proj:
+      return &modules.gate;
+    case Role::up_proj:
+      return &modules.up;
+    case Role::down_proj:
+      return &modules.down;
+    case Role::gate_up_proj:
+      return &modules.gate_up;
+    default:
+      return nullptr;
+  }
+}
+
+Result<LayerModules> find_modules(const Identified& identified, int layer) {
+  constexpr int most_experts = 1 << 16;
+  LayerModules out;
+  for (const Module& module : identified.modules) {
+    if (module.layer != layer) continue;
+    if (module.role == Role::router) out.router_rows = module.n;
+    if (module.expert == -1 || slot(out.fused, module.role) == nullptr) continue;
+    if (module.expert >= most_experts) {
+      return Error{
+          ErrorCode::limit,
+          fmt::format("expert number {}, expected less than {}", module.expert, most_experts),
+          module.name};
+    }
+    if (module.expert >= static_cast<int>(out.experts.size())) {
+      out.experts.resize(static_cast<std::size_t>(module.expert) + 1);
+    }
+    ExpertModules& modules =
+        module.expert < 0 ? out.fused : out.experts[static_cast<std::size_t>(module.expert)];
+    const Module*& place = *slot(modules, module.role);
+    if (place != nullptr) {
+      return Error{ErrorCode::inconsistent,
+                   fmt::format("{} of expert {} is stored twice, also as {}",
+                               role_name(module.role), module.expert, place->name),
+                   module.name};
+    }
+    place = &module;
+    out.name = module.name;
+  }
+  return out;
+}
+
+bool is_complete(const ExpertModules& modules, bool gated) {
+  if (modules.down == nullptr) return false;
+  return modules.gate_up != nullptr ||
+         (modules.up != nullptr && (!gated || modules.gate != nullptr));
+}
+
+// "1, 7, 12 and 30 more"
+std::string list_text(const std::vector<std::size_t>& numbers) {
+  constexpr std::size_t shown = 16;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(numbers.size(), shown); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", numbers[i]);
+  }
+  if (numbers.size() > shown) text += fmt::format(" and {} more", numbers.size() - shown);
+  return text;
+}
+
+Result<void> check_complete(LayerModules& layer, int number) {
+  if (layer.router_rows > static_cast<std::int64_t>(layer.experts.size()) &&
+      layer.router_rows <= (1 << 16)) {
+    layer.experts.resize(static_cast<std::size_t>(layer.router_rows));
+  }
+  const bool gated = std::any_of(layer.experts.begin(), layer.experts.end(),
+                                 [](const ExpertModules& one) { return one.gate != nullptr; });
+  std::vector<std::size_t> missing;
+  for (std::size_t e = 0; e < layer.experts.size(); ++e) {
+    if (!is_complete(layer.experts[e], gated)) missing.push_back(e);
+  }
+  if (missing.empty()) return {};
+  return Error{ErrorCode::inconsistent,
+               fmt::format("{} of {} experts are missing or incomplete: {}", missing.size(),
+                           layer.experts.size(), list_text(missing)),
+               fmt::format("layer {}", number)};
+}
+
+Result<ExpertWeights> read_expert(const Checkpoint& checkpoint, const ExpertModules& modules,
+                                  std::int64_t fused_expert) {
+  ExpertWeights out;
+  FEWBIT_TRY(out.down, canonicalize(checkpoint, *modules.down, fused_expert));
+  if (modules.gate_up == nullptr) {
+    FEWBIT_TRY(out.up, canonicalize(checkpoint, *modules.up, fused_expert));
+    if (modules.gate == nullptr) return out;
+    FEWBIT_TRY(out.gate, canonicalize(checkpoint, *modules.gate, fused_expert));
+    return out;
+  }
+  FEWBIT_TRY(const QuantizedTensor both, canonicalize(checkpoint, *modules.gate_up, fused_expert));
+  if (both.n % 2 != 0) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{} rows, expected an even number (gate rows, then up rows)", both.n),
+                 modules.gate_up->name};
+  }
+  out.gate = slice_rows(both, 0, both.n / 2);
+  out.up = slice_rows(both, both.n / 2, both.n / 2);
+  return out;
+}
+
+Result<void> check_matrix(const QuantizedTensor& tensor, std::int64_t n, std::int64_t k,
+                          std::string_view what, std::size_t expert, int layer) {
+  if (tensor.n == n && tensor.k == k) return {};
+  return Error{ErrorCode::inconsistent,
+               fmt::format("{} of expert {} is [{}, {}], expected [{}, {}]", what, expert, tensor.n,
+                           tensor.k, n, k),
+               fmt::format("layer {}", layer)};
+}
+
+Result<void> check_shapes(const MoeWeights& weights, int layer) {
+  const std::int64_t hidden = weights.hidden_size;
+  const std::int64_t inner = weights.intermediate_size;
+  for (std::size_t e = 0; e < weights.experts.size(); ++e) {
+    const ExpertWeights& expert = weights.experts[e];
+    FEWBIT_TRY(check_matrix(expert.up, inner, hidden, "up_proj", e, layer));
+    FEWBIT_TRY(check_matrix(expert.down, hidden, inner, "down_proj", e, layer));
+    if (expert.gate) FEWBIT_TRY(check_matrix(*expert.gate, inner, hidden, "gate_proj", e, layer));
+  }
+  return {};
+}
+
+Result<std::int64_t> fused_count(const ExpertModules& fused, int layer) {
+  const Module* first = fused.gate_up != nullptr ? fused.gate_up : fused.up;
+  if (first == nullptr || fused.down == nullptr) {
+    return Error{ErrorCode::inconsistent, "fused experts without both gate_up and down",
+                 fmt::format("layer {}", layer)};
+  }
+  if (first->experts != fused.down->experts) {
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("{} experts, but {} in {}", first->experts, fused.down->experts,
+                             fused.down->name),
+                 first->name};
+  }
+  return first->experts;
+}
+
+}  // namespace
+
+Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified,
+                              int layer) {
+  FEWBIT_TRY(LayerModules modules, find_modules(identified, layer));
+  if (modules.name.empty()) {
+    return Error{ErrorCode::not_found, "no routed experts", fmt::format("layer {}", layer)};
+  }
+  MoeWeights out;
+  if (modules.experts.empty()) {
+    FEWBIT_TRY(const std::int64_t count, fused_count(modules.fused, layer));
+    for (std::int64_t e = 0; e < std::max<std::int64_t>(count, 1); ++e) {
+      FEWBIT_TRY(ExpertWeights expert, read_expert(checkpoint, modules.fused, count > 0 ? e : -1));
+      out.experts.push_back(std::move(expert));
+    }
+  } else {
+    FEWBIT_TRY(check_complete(modules, layer));
+    for (const ExpertModules& expert : modules.experts) {
+      FEWBIT_TRY(ExpertWeights weights, read_expert(checkpoint, expert, -1));
+      out.experts.push_back(std::move(weights));
+    }
+  }
+  out.hidden_size = out.experts.front().up.k;
+  out.intermediate_size = out.experts.front().up.n;
+  FEWBIT_TRY(check_shapes(out, layer));
+  return out;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelOpt NVFP4: packed codes, e4m3 scales a group of 16 and an f32 factor.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "canonical/storage.hpp"
+#include "core/checked.hpp"
+
+namespace fewbit {
+namespace {
+
+Result<void> check_rank(const Tensor& tensor, std::size_t rank, std::string_view name) {
+  if (tensor.view.shape.size() == rank) return {};
+  return Error{
+      ErrorCode::corrupt,
+      fmt::format("shape is {}, expected {} dimensions", shape_text(tensor.view.shape), rank),
+      std::string(name)};
+}
+
+Result<void> check_dtype(const Tensor& tensor, DType expected, std::string_view name) {
+  if (tensor.view.dtype == expected) return {};
+  return Error{
+      ErrorCode::corrupt,
+      fmt::format("dtype is {}, expected {}", dtype_name(tensor.view.dtype), dtype_name(expected)),
+      std::string(name)};
+}
+
+// One f32 for the module, or one an expert.
+Result<float> read_global(const Checkpoint& checkpoint, const Module& module,
+                          std::int64_t fused_expert) {
+  FEWBIT_TRY(const Tensor tensor, part_tensor(checkpoint, module, "weight_scale_2"));
+  const std::string_view name = module.part("weight_scale_2");
+  FEWBIT_TRY(check_dtype(tensor, DType::f32, name));
+  const std::size_t count = tensor.view.bytes.size() / sizeof(float);
+  const bool per_expert = fused_expert >= 0 && count == static_cast<std::size_t>(module.experts);
+  if (count != 1 && !per_expert) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("shape is {}, expected [] or [1]{}", shape_text(tensor.view.shape),
+                             fused_expert >= 0 ? fmt::format(" or [{}]", module.experts) : ""),
+                 std::string(name)};
+  }
+  float value = 0;
+  const std::size_t at = per_expert ? static_cast<std::size_t>(fused_expert) : 0;
+  std::memcpy(&value, tensor.view.bytes.data() + at * sizeof(float), sizeof(float));
+  if (std::isfinite(value) && value >= 0.0F) return value;
+  return Error{ErrorCode::corrupt,
+               fmt::format("global scale is {}, expected a finite number of at least 0", value),
+               std::string(name)};
+}
+
+}  // namespace
+
+Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
+                                           std::int64_t fused_expert) {
+  const std::size_t rank = fused_expert < 0 ? 2 : 3;
+  FEWBIT_TRY(Tensor codes, part_tensor(checkpoint, module, "weight"));
+  FEWBIT_TRY(Tensor scales, part_tensor(checkpoint, module, "weight_scale"));
+  FEWBIT_TRY(check_rank(codes, rank, module.part("weight")));
+  FEWBIT_TRY(check_rank(scales, rank, module.part("weight_scale")));
+  // Codes in signed bytes are the same bits.
+  if (codes.view.dtype == DType::i8) codes.view.dtype = DType::u8;
+  FEWBIT_TRY(check_dtype(codes, DType::u8, module.part("weight")));
+  FEWBIT_TRY(check_dtype(scales, DType::f8_e4m3, module.part("weight_scale")));
+  FEWBIT_TRY(const float global, read_global(checkpoint, module, fused_expert));
+  if (fused_expert >= 0) {
+    if (scales.view.shape[0] != codes.view.shape[0]) {
+      return Error{ErrorCode::corrupt,
+                   fmt::format("holds {} experts, expected {} as in weight", scales.view.shape[0],
+                               codes.view.shape[0]),
+                   std::string(module.part("weight_scale"))};
+    }
+    codes = first_dim_slice(codes, fused_expert);
+    scales = first_dim_slice(scales, fused_expert);
+  }
+  const std::int64_t n = codes.view.shape[0];
+  const std::int64_t k = checked_mul(codes.view.shape[1], std::int64_t{2}).value_or(0);
+  const Shape expected = {n, ceil_div(k, std::int64_t{16})};
+  if (scales.view.shape != expected) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("shape is {}, expected {} for a weight of {} packed bytes",
+                             shape_text(scales.view.shape), shape_text(expected),
+                             shape_text(codes.view.shape)),
+                 std::string(module.part("weight_scale"))};
+  }
+  Result<QuantizedTensor> made = make_nvfp4(n, k, std::move(codes), std::move(scales), global);
+  if (!made) return Error{made.error().code, made.error().what, module.name};
+  made->scheme.producer = module.scheme.producer;
+  return made;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function a storage: from the parts of a module to the canonical form.
+#pragma once
+
+#include <string_view>
+
+#include "fewbit/quantized.hpp"
+
+namespace fewbit {
+
+// fused_expert: -1 for a module with one matrix, else which of module.experts. Checked by the
+// caller; all other rules (presence, dtype, shape) are checked here.
+Result<QuantizedTensor> canonicalize_plain(const Checkpoint& checkpoint, const Module& module,
+                                           std::int64_t fused_expert);
+Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
+                                           std::int64_t fused_expert);
+
+// The tensor of a part. Error not_found names "<module>.<suffix>".
+Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,
+                           std::string_view suffix);
+
+// Slice i of the first dimension, sharing the memory.
+Tensor first_dim_slice(const Tensor& tensor, std::int64_t i);
+// Rows [row, row + count) of a matrix, sharing the memory.
+QuantizedTensor slice_rows(const QuantizedTensor& tensor, std::int64_t row, std::int64_t count);
+
+}  // namespace fewbit
