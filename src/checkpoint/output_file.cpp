@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "checkpoint/system_error.hpp"
+
+namespace fewbit {
+
+OutputFile::OutputFile(std::filesystem::path path, FileDescriptor file)
+    : path_(std::move(path)), file_(std::move(file)) {}
+
+Result<OutputFile> OutputFile::create(std::filesystem::path path, std::uint64_t bytes) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0) return system_error("create", errno, path);
+  const auto size = static_cast<off_t>(bytes);
+  const std::string action = fmt::format("reserve {} bytes for", bytes);
+  // Not posix_fallocate: where the file system has no such call, that writes the whole file.
+  if (size != 0 && ::fallocate(file.get(), 0, 0, size) != 0) {
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return system_error(action, errno, path);
+    if (::ftruncate(file.get(), size) != 0) return system_error(action, errno, path);
+  }
+  return OutputFile(std::move(path), std::move(file));
+}
+
+Result<void> OutputFile::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  constexpr std::size_t most_at_once = std::size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(file_.get(), bytes.data(), std::min(bytes.size(), most_at_once),
+                 static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return system_error(fmt::format("write {} bytes at {}", bytes.size(), offset),
+                          written < 0 ? errno : EIO, path_);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+Result<void> OutputFile::sync() const {
+  if (::fsync(file_.get()) != 0) return system_error("flush", errno, path_);
+  return {};
+}
+
+Result<void> OutputFile::close() {
+  // Some network file systems report a failed write only here.
+  if (::close(file_.release()) != 0) return system_error("close", errno, path_);
+  return {};
+}
+
+Result<void> sync_folder(const std::filesystem::path& folder) {
+  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) return system_error("open", errno, folder);
+  // File systems that can't flush a folder say EINVAL; there is nothing to wait for then.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) return system_error("flush", errno, folder);
+  return {};
+}
+
+Result<void> rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  const std::string action = "rename " + from.string() + " to";
+  if (errno != EINVAL && errno != ENOSYS) return system_error(action, errno, to);
+  // The file system has no such call. A plain rename replaces nothing but an empty folder.
+  std::error_code failure;
+  if (std::filesystem::exists(std::filesystem::symlink_status(to, failure))) {
+    return system_error(action, EEXIST, to);
+  }
+  std::filesystem::rename(from, to, failure);
+  if (failure) return system_error(action, failure.value(), to);
+  return {};
+}
+
+}  // namespace fewbit

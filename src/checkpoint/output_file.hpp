@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "checkpoint/file_descriptor.hpp"
+#include "fewbit/result.hpp"
+
+namespace fewbit {
+
+// A new file of known size, written at any place. Errors name the file and the system's reason.
+class OutputFile {
+ public:
+  // Reserves the space at once where the file system can: a full disk shows before the work.
+  static Result<OutputFile> create(std::filesystem::path path, std::uint64_t bytes);
+
+  // Thread-safe. The caller keeps to the size.
+  Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset) const;
+  // Waits until the data is on the device.
+  Result<void> sync() const;
+  Result<void> close();
+
+ private:
+  OutputFile(std::filesystem::path path, FileDescriptor file);
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+};
+
+// Makes new names in a folder durable.
+Result<void> sync_folder(const std::filesystem::path& folder);
+
+// Renames a folder; never onto something that exists.
+Result<void> rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace fewbit
