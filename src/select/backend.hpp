@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fewbit/linear.hpp"
@@ -25,8 +26,8 @@ class PreparedMoe {
 
 struct LinearArgs {
   std::int64_t tokens = 0;
-  TensorView x;                  // [tokens, k]
-  std::span<std::byte> y;        // [tokens, n]
+  TensorView x;            // [tokens, k]
+  std::span<std::byte> y;  // [tokens, n]
   std::span<std::byte> workspace;
 };
 
@@ -53,6 +54,8 @@ struct Backend {
                                                             const DeviceInfo&, Executor&);
   // Which variant runs a call of that many tokens: a pure function, for explain.
   std::string (*variant)(const MoeProblem&, std::int64_t tokens);
+  // Type that sums of products are kept in, for Selection::numerics.
+  const char* accumulation = "f32";
 };
 
 // In order of preference, reference last.

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backends, in order of preference.
+#include <array>
+
+#include "backends/reference/reference.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+
+std::span<const Backend* const> all_backends() {
+  static constexpr std::array backends{
+      &reference_backend,
+  };
+  return backends;
+}
+
+const Backend* find_backend(std::string_view name) {
+  for (const Backend* backend : all_backends()) {
+    if (backend->name == name) return backend;
+  }
+  return nullptr;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend that runs everything fewbit can read, in double, and is never the fastest: last in
+// the list, and what the others are compared with.
+#pragma once
+
+#include "select/backend.hpp"
+
+namespace fewbit {
+
+extern const Backend reference_backend;
+
+namespace reference {
+
+std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device);
+std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceInfo& device);
+Result<std::unique_ptr<PreparedMoe>> prepare_moe(const MoeProblem& problem,
+                                                 const MoeWeights& weights,
+                                                 const DeviceInfo& device, Executor& executor);
+Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,
+                                                       const QuantizedTensor& weight,
+                                                       const DeviceInfo& device,
+                                                       Executor& executor);
+
+}  // namespace reference
+}  // namespace fewbit

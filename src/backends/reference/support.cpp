@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "backends/reference/reference.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_16_or_32_bit(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
+}
+
+// What dequantize_rows can read.
+bool readable(const Scheme& scheme) {
+  if (scheme.zero_points || scheme.act_order != ActOrder::none) return false;
+  if (!scheme.scale) return is_16_or_32_bit(scheme.weight);
+  return scheme.weight == DType::f4_e2m1 && scheme.scale->dtype == DType::f8_e4m3 &&
+         scheme.scale->granularity == Granularity{.rows = 1, .cols = 16};
+}
+
+void check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
+  if (device.kind == DeviceKind::cpu) return;
+  refusals.push_back({Reason::device, "a CPU", "CUDA device " + device.name});
+}
+
+void check_weight(const char* which, const Scheme& scheme, std::vector<Refusal>& refusals) {
+  if (readable(scheme)) return;
+  refusals.push_back(
+      {Reason::weight,
+       std::string(which) + " in bf16, f16, f32, or e2m1 with an e4m3 scale a group of 16",
+       scheme_text(scheme)});
+}
+
+void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals) {
+  if (is_16_or_32_bit(dtype)) return;
+  refusals.push_back(
+      {Reason::dtype, std::string(which) + " in bf16, f16 or f32", std::string(dtype_name(dtype))});
+}
+
+std::string variant(const MoeProblem& /*problem*/, std::int64_t /*tokens*/) {
+  return "one weight row at a time";
+}
+
+}  // namespace
+
+namespace reference {
+
+std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device) {
+  std::vector<Refusal> refusals;
+  check_device(device, refusals);
+  check_weight("gate and up", problem.gate_up, refusals);
+  check_weight("down", problem.down, refusals);
+  check_dtype("activations", problem.activation_dtype, refusals);
+  return refusals;
+}
+
+std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceInfo& device) {
+  std::vector<Refusal> refusals;
+  check_device(device, refusals);
+  check_weight("weight", problem.weight, refusals);
+  check_dtype("activations", problem.activation_dtype, refusals);
+  check_dtype("output", problem.output_dtype, refusals);
+  return refusals;
+}
+
+}  // namespace reference
+
+const Backend reference_backend{
+    .name = "reference",
+    .summary = "every readable scheme, activation and shape, in double",
+    .layout = "row_major",
+    .built_for = "generic",
+    .moe_refusals = reference::moe_refusals,
+    .linear_refusals = reference::linear_refusals,
+    .prepare_moe = reference::prepare_moe,
+    .prepare_linear = reference::prepare_linear,
+    .variant = variant,
+    .accumulation = "f64",
+};
+
+}  // namespace fewbit

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "select/check_buffers.hpp"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+namespace fewbit {
+namespace {
+
+Error bad(const std::string& where, std::string what) {
+  return Error{ErrorCode::invalid_argument, std::move(what), where};
+}
+
+// Bytes past the last multiple of `alignment`.
+std::uint64_t misalignment(std::span<const std::byte> bytes, std::uint64_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment;
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<> less;
+  return !a.empty() && !b.empty() && less(a.data(), b.data() + b.size()) &&
+         less(b.data(), a.data() + a.size());
+}
+
+}  // namespace
+
+Result<void> check_tokens(const std::string& where, std::int64_t tokens, std::int64_t max_tokens) {
+  if (tokens >= 0 && tokens <= max_tokens) return {};
+  return bad(where, fmt::format("{} tokens, expected 0 to max_tokens {}", tokens, max_tokens));
+}
+
+Result<void> check_input(const std::string& where, const char* name, const TensorView& view,
+                         const Matrix& expected) {
+  const Shape shape{expected.rows, expected.cols};
+  if (view.device.kind != DeviceKind::cpu) {
+    return bad(where, fmt::format("{} is in CUDA memory, expected CPU memory", name));
+  }
+  if (view.dtype != expected.dtype || view.shape != shape) {
+    return bad(where,
+               fmt::format("{} is {} {}, expected {} {}", name, dtype_name(view.dtype),
+                           shape_text(view.shape), dtype_name(expected.dtype), shape_text(shape)));
+  }
+  return check_output(where, name, view.bytes, expected);
+}
+
+Result<void> check_output(const std::string& where, const char* name,
+                          std::span<const std::byte> bytes, const Matrix& expected) {
+  const Shape shape{expected.rows, expected.cols};
+  FEWBIT_TRY(const std::uint64_t size, tensor_bytes(expected.dtype, shape));
+  if (bytes.size() != size) {
+    return bad(where, fmt::format("{} holds {} bytes, expected {} ({} {})", name, bytes.size(),
+                                  size, dtype_name(expected.dtype), shape_text(shape)));
+  }
+  const auto element = static_cast<std::uint64_t>(dtype_bits(expected.dtype)) / 8;
+  if (const std::uint64_t off = misalignment(bytes, element); off != 0) {
+    return bad(where, fmt::format("{} is {} byte past a multiple of {}", name, off, element));
+  }
+  return {};
+}
+
+Result<void> check_workspace(const std::string& where, std::span<const std::byte> workspace,
+                             std::uint64_t needed) {
+  if (workspace.size() < needed) {
+    return bad(where, fmt::format("workspace of {} bytes, expected at least {}", workspace.size(),
+                                  needed));
+  }
+  if (const std::uint64_t off = misalignment(workspace, 64); off != 0) {
+    return bad(where, fmt::format("workspace is {} bytes past a multiple of 64", off));
+  }
+  return {};
+}
+
+Result<void> check_apart(const std::string& where, std::span<const std::byte> input,
+                         std::span<const std::byte> output, std::span<const std::byte> workspace) {
+  if (overlap(input, output)) return bad(where, "input and output overlap");
+  if (overlap(input, workspace)) return bad(where, "input and workspace overlap");
+  if (overlap(output, workspace)) return bad(where, "output and workspace overlap");
+  return {};
+}
+
+}  // namespace fewbit

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "fewbit/selection.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string activation_text(const ActivationParams& params) {
+  std::string text = activation_name(params.kind);
+  if (params.kind == Activation::swigluoai) {
+    text += fmt::format(" alpha {} beta {}", params.alpha, params.beta);
+  }
+  if (params.limit) text += fmt::format(" limit {}", *params.limit);
+  return text;
+}
+
+std::string device_text(const DeviceInfo& device) {
+  const std::string name = device.name.empty() ? "" : device.name + ", ";
+  if (device.kind == DeviceKind::cuda) {
+    return fmt::format("{}compute capability {}.{}, {} multiprocessors", name,
+                       device.compute_capability / 10, device.compute_capability % 10,
+                       device.sm_count);
+  }
+  return fmt::format("{}{}, {} thread{}", name, isa_name(device.isa), device.usable_threads,
+                     device.usable_threads == 1 ? "" : "s");
+}
+
+std::string verdict(const Candidate& candidate, const Selection& selection) {
+  if (candidate.backend == selection.chosen) return selection.forced ? "chosen, forced" : "chosen";
+  return candidate.refusals.empty() ? "possible" : "refused";
+}
+
+std::string problem_text(const MoeProblem& problem) {
+  return fmt::format(
+      "layer    {}\n"
+      "         {} experts, top-{}, hidden {}, intermediate {}, {}\n"
+      "         router weight on the {}{}\n"
+      "weights  gate and up {}\n"
+      "         down {}\n",
+      problem.where, problem.num_experts, problem.top_k, problem.hidden_size,
+      problem.intermediate_size, activation_text(problem.activation),
+      problem.router_weight_side == RouterWeightSide::output ? "output" : "input",
+      problem.expert_map ? ", expert map" : "", scheme_text(problem.gate_up),
+      scheme_text(problem.down));
+}
+
+std::string candidate_text(const Candidate& candidate, const Selection& selection) {
+  std::string text = fmt::format("  {:<16} {}\n", candidate.backend, verdict(candidate, selection));
+  for (const Refusal& refusal : candidate.refusals) {
+    fmt::format_to(std::back_inserter(text), "    {}: needs {}, has {}\n",
+                   reason_name(refusal.reason), refusal.needs, refusal.has);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string explain(const MoeProblem& problem, const DeviceInfo& device,
+                    const Selection& selection) {
+  std::string text = problem_text(problem);
+  fmt::format_to(std::back_inserter(text), "device   {}\nbackends, best first\n",
+                 device_text(device));
+  for (const Candidate& candidate : selection.candidates) {
+    text += candidate_text(candidate, selection);
+  }
+  fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
+  const Backend* backend = find_backend(selection.chosen);
+  if (backend == nullptr) return text;
+  text += "variants\n";
+  for (const std::int64_t tokens : {1, 16, 512}) {
+    fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", tokens,
+                   tokens == 1 ? " " : "s", backend->variant(problem, tokens));
+  }
+  return text;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "fewbit/selection.hpp"
+
+namespace fewbit {
+namespace {
+
+Error differ(std::string what) {
+  return Error{ErrorCode::inconsistent, std::move(what), "experts"};
+}
+
+Result<void> same_scheme(const std::string& a, const Scheme& of_a, const std::string& b,
+                         const Scheme& of_b) {
+  if (of_a == of_b) return {};
+  return differ(fmt::format("{} is {}, but {} is {}", a, scheme_text(of_a), b, scheme_text(of_b)));
+}
+
+// One scheme for all gates and ups, one for all downs.
+Result<void> check_schemes(const std::vector<ExpertWeights>& experts) {
+  const ExpertWeights& first = experts.front();
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    const ExpertWeights& expert = experts[e];
+    const auto name = [&](const char* matrix) { return fmt::format("expert {} {}", e, matrix); };
+    if (expert.gate) {
+      FEWBIT_TRY(same_scheme(name("gate"), expert.gate->scheme, name("up"), expert.up.scheme));
+    }
+    FEWBIT_TRY(same_scheme("expert 0 up", first.up.scheme, name("up"), expert.up.scheme));
+    FEWBIT_TRY(same_scheme("expert 0 down", first.down.scheme, name("down"), expert.down.scheme));
+  }
+  return {};
+}
+
+// 0 in the config: not stated.
+Result<void> check_size(const char* name, std::int64_t weights, std::int64_t config) {
+  if (config == 0 || weights == config) return {};
+  return differ(fmt::format("{} is {} in the weights, {} in the config", name, weights, config));
+}
+
+}  // namespace
+
+Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,
+                                DType activation_dtype, std::int64_t max_tokens) {
+  if (weights.experts.empty()) return differ("none");
+  FEWBIT_TRY(check_schemes(weights.experts));
+  FEWBIT_TRY(check_size("hidden_size", weights.hidden_size, config.hidden_size));
+  FEWBIT_TRY(
+      check_size("intermediate_size", weights.intermediate_size, config.moe_intermediate_size));
+  const auto experts = static_cast<std::int64_t>(weights.experts.size());
+  if (config.num_experts > 0 && experts > config.num_experts) {
+    return differ(fmt::format("{} in the weights, {} in the config", experts, config.num_experts));
+  }
+  return MoeProblem{
+      .hidden_size = weights.hidden_size,
+      .intermediate_size = weights.intermediate_size,
+      .num_experts = experts,
+      .top_k = config.router.top_k,
+      .gate_up = weights.experts.front().up.scheme,
+      .down = weights.experts.front().down.scheme,
+      .activation = config.activation,
+      .activation_dtype = activation_dtype,
+      .router_weight_side = RouterWeightSide::output,
+      .expert_map = experts < config.num_experts,
+      .max_tokens = max_tokens,
+      .where = "experts",
+  };
+}
+
+}  // namespace fewbit

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Selection for dense layers, and what both kinds of layers share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fewbit/linear.hpp"
+#include "fewbit/selection.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+
+// A backend's own refusals, and one when this binary holds no code for it.
+std::vector<Refusal> refusals_of(const Backend& backend, const MoeProblem& problem,
+                                 const DeviceInfo& device);
+std::vector<Refusal> refusals_of(const Backend& backend, const LinearProblem& problem,
+                                 const DeviceInfo& device);
+
+// "isa: needs avx512, has avx2; shape: needs hidden_size % 16 = 0, has 2050"
+std::string refusals_text(const std::vector<Refusal>& refusals);
+
+// As select_backend.
+Result<Selection> select_linear_backend(const LinearProblem& problem, const DeviceInfo& device,
+                                        const SelectOptions& options);
+
+// The selected backend, asked once more: a selection made for another problem or device is refused.
+// Errors: invalid_argument (unknown name), unsupported (its refusals).
+Result<const Backend*> selected_backend(const Selection& selection, const MoeProblem& problem,
+                                        const DeviceInfo& device);
+Result<const Backend*> selected_backend(const Selection& selection, const LinearProblem& problem,
+                                        const DeviceInfo& device);
+
+}  // namespace fewbit

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/moe_case.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "core/aligned_buffer.hpp"
+#include "core/convert.hpp"
+#include "moe/routing.hpp"
+
+namespace fewbit::test {
+namespace {
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::byte guard{0x5a};
+constexpr std::byte garbage{0xff};  // NaN in every float type
+
+std::vector<float> normal_values(std::size_t count, float deviation, std::mt19937& random) {
+  std::normal_distribution<float> normal(0, deviation);
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+std::vector<std::byte> converted(DType dtype, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(dtype_bits(dtype)) / 8);
+  EXPECT_TRUE(convert_from_f32(values, dtype, bytes));
+  return bytes;
+}
+
+QuantizedTensor random_nvfp4(std::int64_t n, std::int64_t k, std::mt19937& random) {
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(n * k / 2));
+  for (auto& byte : codes) byte = static_cast<std::uint8_t>(random());
+  // Scales of 2^-2 to just below 2^2.
+  std::vector<std::uint8_t> scales(static_cast<std::size_t>(n * ((k + 15) / 16)));
+  for (auto& scale : scales) scale = static_cast<std::uint8_t>(0x28 + random() % 32);
+  const float global = 0.01F + 0.01F * static_cast<float>(random() % 64) / 64;
+  return *make_nvfp4(n, k, owned_tensor(DType::u8, {n, k / 2}, std::move(codes)),
+                     owned_tensor(DType::f8_e4m3, {n, (k + 15) / 16}, std::move(scales)), global);
+}
+
+QuantizedTensor random_matrix(DType weight, std::int64_t n, std::int64_t k, std::mt19937& random) {
+  if (weight == DType::f4_e2m1) return random_nvfp4(n, k, random);
+  const auto values = normal_values(static_cast<std::size_t>(n * k), 0.05F, random);
+  return *make_plain(n, k, owned_tensor(weight, {n, k}, converted(weight, values)));
+}
+
+Scheme scheme_of(DType weight) {
+  return weight == DType::f4_e2m1 ? nvfp4_scheme() : plain_scheme(weight);
+}
+
+// `size` bytes between two guards; memory starts aligned to 64.
+struct Guarded {
+  explicit Guarded(std::size_t bytes)
+      : size(bytes), buffer(*AlignedBuffer::allocate(bytes + 2 * guard_bytes)) {
+    std::ranges::fill(buffer.span(), guard);
+    std::ranges::fill(memory(), garbage);
+  }
+  std::span<std::byte> memory() { return buffer.span().subspan(guard_bytes, size); }
+  bool intact() {
+    const auto is_guard = [](std::byte b) { return b == guard; };
+    return std::ranges::all_of(buffer.span().first(guard_bytes), is_guard) &&
+           std::ranges::all_of(buffer.span().last(guard_bytes), is_guard);
+  }
+  std::size_t size;
+  AlignedBuffer buffer;
+};
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return std::ldexp(1.0, -8);
+    case DType::f16:
+      return std::ldexp(1.0, -11);
+    default:
+      return std::ldexp(1.0, -24);
+  }
+}
+
+}  // namespace
+
+QuantizedTensor f32_matrix(std::int64_t n, std::int64_t k, std::vector<float> values) {
+  return *make_plain(n, k, owned_tensor(DType::f32, {n, k}, std::move(values)));
+}
+
+MoeWeights random_weights(const LayerSpec& spec) {
+  std::mt19937 random(spec.seed);
+  MoeWeights weights{
+      .hidden_size = spec.hidden_size, .intermediate_size = spec.intermediate_size, .experts = {}};
+  const auto matrix = [&](std::int64_t n, std::int64_t k) {
+    return random_matrix(spec.weight, n, k, random);
+  };
+  for (std::int64_t e = 0; e < spec.experts; ++e) {
+    ExpertWeights expert;
+    if (activation_gated(spec.activation.kind)) {
+      expert.gate = matrix(spec.intermediate_size, spec.hidden_size);
+    }
+    expert.up = matrix(spec.intermediate_size, spec.hidden_size);
+    expert.down = matrix(spec.hidden_size, spec.intermediate_size);
+    weights.experts.push_back(std::move(expert));
+  }
+  return weights;
+}
+
+MoeProblem problem_of(const LayerSpec& spec, int top_k, std::int64_t max_tokens) {
+  MoeProblem problem;
+  problem.hidden_size = spec.hidden_size;
+  problem.intermediate_size = spec.intermediate_size;
+  problem.num_experts = spec.experts;
+  problem.top_k = top_k;
+  problem.gate_up = scheme_of(spec.weight);
+  problem.down = scheme_of(spec.weight);
+  problem.activation = spec.activation;
+  problem.max_tokens = max_tokens;
+  problem.where = "test layer";
+  return problem;
+}
+
+Call random_call(const MoeProblem& problem, std::int64_t tokens, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto routes = static_cast<std::size_t>(tokens * problem.top_k);
+  const auto values =
+      normal_values(static_cast<std::size_t>(tokens * problem.hidden_size), 1.0F, random);
+  Call call{.tokens = tokens, .hidden = {}, .ids = {}, .weights = {}, .expert_map = {}};
+  call.hidden = to_f32(problem.activation_dtype, converted(problem.activation_dtype, values));
+  for (std::size_t r = 0; r < routes; ++r) {
+    call.ids.push_back(
+        static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(problem.num_experts)));
+    call.weights.push_back(static_cast<float>(random() % 1000) / 1000);
+  }
+  return call;
+}
+
+DeviceInfo generic_cpu() {
+  DeviceInfo device;
+  device.name = "test CPU";
+  device.built_for = {"generic"};
+  return device;
+}
+
+Result<MoeLayer> prepare(const std::string& backend, const MoeProblem& problem,
+                         const MoeWeights& weights, const DeviceInfo& device, Executor& executor) {
+  FEWBIT_TRY(const Selection selection, select_backend(problem, device, {.backend = backend}));
+  return MoeLayer::prepare(selection, problem, weights, device, executor);
+}
+
+Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call, Executor& executor,
+                                   std::optional<AmaxTable> amax) {
+  const MoeProblem& problem = layer.problem();
+  const std::vector<std::byte> hidden = converted(problem.activation_dtype, call.hidden);
+  FEWBIT_TRY(const std::uint64_t bytes, layer.workspace_bytes(call.tokens));
+  Guarded workspace(bytes);
+  Guarded out(hidden.size());
+  MoeArgs args;
+  args.tokens = call.tokens;
+  args.hidden = {.dtype = problem.activation_dtype,
+                 .shape = {call.tokens, problem.hidden_size},
+                 .bytes = hidden,
+                 .device = {}};
+  args.topk_ids = call.ids;
+  args.topk_weights = call.weights;
+  args.expert_map = call.expert_map;
+  args.out = out.memory();
+  args.amax = amax;
+  args.workspace = workspace.memory();
+  FEWBIT_TRY(layer.run(args, executor));
+  EXPECT_TRUE(out.intact()) << "bytes beside the output were written";
+  EXPECT_TRUE(workspace.intact()) << "bytes beside the workspace were written";
+  return std::vector(out.memory().begin(), out.memory().end());
+}
+
+std::vector<float> to_f32(DType dtype, const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(dtype)));
+  EXPECT_TRUE(convert_to_f32(dtype, bytes, values));
+  return values;
+}
+
+MoeReferenceResult expected(const MoeProblem& problem, const MoeWeights& weights,
+                            const Call& call) {
+  return *moe_reference(weights,
+                        {.tokens = call.tokens,
+                         .hidden = call.hidden,
+                         .topk_ids = call.ids,
+                         .topk_weights = call.weights,
+                         .expert_map = call.expert_map},
+                        {.activation = problem.activation,
+                         .router_weight_side = problem.router_weight_side,
+                         .rounding = MoeRounding::none});
+}
+
+std::vector<double> rounding_bound(const MoeProblem& problem, const MoeWeights& weights,
+                                   const Call& call, const MoeReferenceResult& reference) {
+  const auto hidden_size = static_cast<std::size_t>(problem.hidden_size);
+  const auto width = static_cast<std::size_t>(problem.intermediate_size);
+  const auto top_k = static_cast<std::size_t>(problem.top_k);
+  const double unit = unit_roundoff(problem.activation_dtype);
+  // Half the smallest f16 step, for results in its subnormal range.
+  const double tiny = problem.activation_dtype == DType::f16 ? std::ldexp(1.0, -25) : 0;
+  std::vector<double> from_activated(reference.out.size());
+  std::vector<float> row(width);
+  for (std::size_t route = 0; route < call.ids.size(); ++route) {
+    const std::int32_t expert =
+        local_expert(call.ids[route], call.expert_map.data(),
+                     static_cast<std::int64_t>(call.expert_map.size()), problem.num_experts);
+    if (expert == no_expert) continue;
+    const double weight = problem.router_weight_side == RouterWeightSide::output
+                              ? std::abs(double{call.weights[route]})
+                              : 1.0;
+    for (std::size_t h = 0; h < hidden_size; ++h) {
+      EXPECT_TRUE(dequantize_rows(weights.experts[static_cast<std::size_t>(expert)].down,
+                                  static_cast<std::int64_t>(h), row));
+      double sum = 0;
+      for (std::size_t i = 0; i < width; ++i) {
+        const double activated = std::abs(reference.trace.activated[route * width + i]);
+        sum += (unit * activated + tiny) * std::abs(double{row[i]});
+      }
+      from_activated[route / top_k * hidden_size + h] += weight * sum;
+    }
+  }
+  std::vector<double> bound(reference.out.size());
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    const double moved = std::abs(reference.out[i]) + from_activated[i];
+    // The last term: double sums in another order, and dequantized rows rounded to f32 here.
+    bound[i] = from_activated[i] + unit * moved + tiny + moved * std::ldexp(1.0, -40);
+  }
+  return bound;
+}
+
+}  // namespace fewbit::test
