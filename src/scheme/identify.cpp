@@ -66,7 +66,7 @@ void refuse_rest(Inventory& inventory) {
     scheme.weight = draft.tensors.front()->dtype;
     draft.claim(scheme);
     draft.module.unreadable = weight ? "quantized in an unknown way: " + draft.module.evidence
-                                     : "a scale without a weight";
+                                     : std::string(leftover_scale);
   }
 }
 
@@ -123,7 +123,7 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
 void report_unreadable(Identified& out) {
   FindingGroups groups;
   for (const Module& module : out.modules) {
-    if (module.unreadable.empty()) continue;
+    if (module.unreadable.empty() || module.unreadable == leftover_scale) continue;
     groups.add(module.role, {Level::error, "module-unreadable", module.name, module.unreadable,
                              "a scheme that can be read"});
   }

@@ -47,7 +47,7 @@ struct Guess {
 Guess guess_declared(const Draft& draft) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo* scale = draft.tensor("weight_scale");
-  if (weight == nullptr) return {Storage::named, DType::u8, "scale without a weight"};
+  if (weight == nullptr) return {Storage::named, DType::u8, ""};
   if (weight->dtype == DType::f8_e4m3) {
     const bool mx = scale != nullptr && (is_byte(scale->dtype) || scale->dtype == DType::f8_e8m0);
     return {Storage::named, DType::f8_e4m3, mx ? "MXFP8" : "FP8"};
@@ -145,7 +145,7 @@ void claim_modelopt(Inventory& inventory) {
     scheme.producer = Producer::modelopt;
     scheme.weight = guess.weight;
     const bool leftover = draft.tensor("weight") == nullptr;
-    draft.refuse(scheme, leftover ? "a scale without a weight"
+    draft.refuse(scheme, leftover ? std::string(leftover_scale)
                                   : fmt::format("ModelOpt {} is not readable yet", guess.name));
   }
 }

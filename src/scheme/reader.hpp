@@ -13,6 +13,9 @@
 
 namespace fewbit {
 
+// Module::unreadable of scales that belong to no weight; validate() reports them.
+inline constexpr std::string_view leftover_scale = "a scale without a weight";
+
 // A module before and after a reader claimed it. Name, role, layer, expert and parts are set from
 // the start; a reader sets n, k, experts, scheme, unreadable and evidence.
 struct Draft {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the parts of a checkpoint fit together.
+#include <algorithm>
+
+#include "scheme/name_parts.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+void validate_leftovers(Validation& validation, const Module& module) {
+  const bool weight = std::any_of(module.parts.begin(), module.parts.end(),
+                                  [](const auto& part) { return is_weight_suffix(part.suffix); });
+  const auto scale = std::find_if(module.parts.begin(), module.parts.end(), [](const auto& part) {
+    return is_quantization_suffix(part.suffix);
+  });
+  if (weight || scale == module.parts.end() || !module.scheme.quantized()) return;
+  validation.add(module, Level::error, "scale-without-weight", scale->tensor, module.evidence,
+                 "a weight beside it");
+}
+
+void validate_module(Validation& validation, const Module& module) {
+  validate_leftovers(validation, module);
+  if (module.role == Role::router && module.scheme.quantized()) {
+    validation.add(module, Level::warning, "router-quantized", module.name,
+                   scheme_text(module.scheme), "16-bit or 32-bit router weights");
+  }
+  if (!module.unreadable.empty()) return;
+  if (!module.part("input_scale").empty()) {
+    validation.add(module, Level::info, "input-scale-unused",
+                   std::string(module.part("input_scale")), "a scale for 4-bit activations",
+                   "none: weights are used with 16-bit activations");
+  }
+  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
+    validate_nvfp4(validation, module);
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
+                              Depth depth) {
+  Validation validation{checkpoint, identified, depth, {}};
+  for (const Module& module : identified.modules) validate_module(validation, module);
+  validate_experts(validation);
+  validate_config_sizes(validation);
+  return std::move(validation.groups).take();
+}
+
+}  // namespace fewbit

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "scheme/config_section.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::int64_t most_experts = 1 << 16;
+
+// What one layer holds.
+struct Layer {
+  std::map<Role, std::map<int, const Module*>> experts;  // by role, then expert id
+  std::int64_t router_rows = 0;
+};
+
+std::map<int, Layer> layers_of(const Identified& identified) {
+  std::map<int, Layer> layers;
+  for (const Module& module : identified.modules) {
+    if (module.layer < 0) continue;
+    if (module.role == Role::router) layers[module.layer].router_rows = module.n;
+    if (module.expert < 0 || module.expert >= most_experts) continue;
+    if (module.role == Role::gate_proj || module.role == Role::up_proj ||
+        module.role == Role::down_proj || module.role == Role::gate_up_proj) {
+      layers[module.layer].experts[module.role].emplace(module.expert, &module);
+    }
+  }
+  return layers;
+}
+
+// The router's rows, or the highest expert id of any role.
+std::int64_t expert_count(const Layer& layer) {
+  std::int64_t count = std::min(layer.router_rows, most_experts);
+  for (const auto& [role, modules] : layer.experts) {
+    count = std::max<std::int64_t>(count, modules.rbegin()->first + 1);
+  }
+  return count;
+}
+
+void validate_complete(Validation& validation, int number, const Layer& layer) {
+  const std::int64_t count = expert_count(layer);
+  for (const auto& [role, modules] : layer.experts) {
+    if (static_cast<std::int64_t>(modules.size()) == count) continue;
+    std::string missing;
+    for (int e = 0; e < count && missing.size() < 80; ++e) {
+      if (!modules.contains(e)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", e);
+    }
+    validation.add(*modules.begin()->second, Level::error, "experts-missing",
+                   fmt::format("layer {} {}", number, role_name(role)),
+                   fmt::format("{} experts, without {}", modules.size(), missing),
+                   fmt::format("experts 0 to {}", count - 1));
+  }
+}
+
+// How gate and up of the same expert share their global scale. Both are kept, so it is no fault.
+struct SharedGlobals {
+  std::int64_t pairs = 0;
+  std::int64_t differ = 0;
+  float largest_ratio = 1.0F;
+  std::string first;
+};
+
+void count_globals(const Checkpoint& checkpoint, const Layer& layer, SharedGlobals& shared) {
+  const auto gates = layer.experts.find(Role::gate_proj);
+  const auto ups = layer.experts.find(Role::up_proj);
+  if (gates == layer.experts.end() || ups == layer.experts.end()) return;
+  for (const auto& [expert, gate] : gates->second) {
+    const auto up = ups->second.find(expert);
+    if (up == ups->second.end()) continue;
+    const auto a = global_scale_value(checkpoint, *gate);
+    const auto b = global_scale_value(checkpoint, *up->second);
+    if (!a || !b) continue;
+    ++shared.pairs;
+    if (*a == *b) continue;
+    if (shared.differ++ == 0) shared.first = gate->name;
+    if (*a > 0.0F && *b > 0.0F) {
+      shared.largest_ratio = std::max({shared.largest_ratio, *a / *b, *b / *a});
+    }
+  }
+}
+
+}  // namespace
+
+void validate_experts(Validation& validation) {
+  SharedGlobals shared;
+  for (const auto& [number, layer] : layers_of(validation.identified)) {
+    if (layer.experts.empty()) continue;
+    validate_complete(validation, number, layer);
+    if (validation.depth == Depth::scales) count_globals(validation.checkpoint, layer, shared);
+  }
+  if (shared.differ == 0) return;
+  Finding finding{Level::info, "gate-up-global", shared.first,
+                  fmt::format("global scales of gate and up differ in {} of {} experts, by up to "
+                              "{:.3g} times",
+                              shared.differ, shared.pairs, shared.largest_ratio),
+                  "nothing: both are kept"};
+  validation.groups.add(Role::gate_proj, std::move(finding));
+}
+
+}  // namespace fewbit

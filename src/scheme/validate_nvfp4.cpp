@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/checked.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string text(DType dtype, const Shape& shape) {
+  return fmt::format("{} {}", dtype_name(dtype), shape_text(shape));
+}
+
+// The scale grid that fits the packed weight: its last dimension is two codes a byte, 16 a scale.
+Shape scale_shape(const TensorInfo& weight) {
+  Shape shape = weight.shape;
+  if (!shape.empty()) shape.back() = ceil_div(shape.back(), std::int64_t{8});
+  return shape;
+}
+
+void validate_weight(Validation& validation, const Module& module, const TensorInfo& weight) {
+  if (weight.dtype != DType::u8 && weight.dtype != DType::i8) {
+    validation.add(module, Level::error, "weight-dtype", weight.name,
+                   text(weight.dtype, weight.shape), "u8, two 4-bit codes a byte");
+  }
+  const std::size_t rank = module.experts > 0 ? 3 : 2;
+  if (weight.shape.size() != rank) {
+    validation.add(module, Level::error, "weight-shape", weight.name,
+                   text(weight.dtype, weight.shape),
+                   rank == 3 ? "[experts, rows, columns / 2]" : "[rows, columns / 2]");
+  }
+}
+
+// Counts by the 256 codes of an e4m3 scale. There is no infinity in this type.
+void validate_scale_values(Validation& validation, const Module& module, const TensorInfo& scale) {
+  const Tensor tensor = validation.checkpoint.tensor(scale);
+  std::array<std::uint64_t, 256> counts{};
+  for (const std::byte byte : tensor.view.bytes) ++counts[std::to_integer<std::size_t>(byte)];
+  validation.checkpoint.release(scale);
+  const std::uint64_t nan = counts[0x7F] + counts[0xFF];
+  const std::uint64_t zero = counts[0x00] + counts[0x80];
+  std::uint64_t negative = 0;
+  for (std::size_t code = 0x81; code < 0xFF; ++code) negative += counts[code];
+  const auto add = [&](Level level, const char* rule, std::uint64_t count, const char* what) {
+    if (count == 0) return;
+    validation.add(module, level, rule, scale.name,
+                   fmt::format("{} of {} scales are {}", count, scale.bytes, what),
+                   "finite scales above zero");
+  };
+  add(Level::error, "scale-nan", nan, "NaN");
+  add(Level::warning, "scale-negative", negative, "negative");
+  add(Level::warning, "scale-zero", zero, "zero");
+}
+
+void validate_scale(Validation& validation, const Module& module, const TensorInfo& weight) {
+  const Shape expected = scale_shape(weight);
+  const TensorInfo* scale = validation.checkpoint.find(module.part("weight_scale"));
+  if (scale == nullptr) {
+    validation.add(module, Level::error, "scale-missing", module.name + ".weight_scale",
+                   "weight " + text(weight.dtype, weight.shape) + " without weight_scale",
+                   text(DType::f8_e4m3, expected));
+    return;
+  }
+  if (scale->dtype != DType::f8_e4m3) {
+    validation.add(module, Level::error, "scale-dtype", scale->name,
+                   text(scale->dtype, scale->shape), text(DType::f8_e4m3, expected));
+  }
+  if (scale->shape != expected) {
+    validation.add(module, Level::error, "scale-shape", scale->name,
+                   text(scale->dtype, scale->shape), text(DType::f8_e4m3, expected));
+  }
+  if (scale->dtype == DType::f8_e4m3 && validation.depth == Depth::scales) {
+    validate_scale_values(validation, module, *scale);
+  }
+}
+
+void validate_global_values(Validation& validation, const Module& module,
+                            const TensorInfo& global) {
+  const Tensor tensor = validation.checkpoint.tensor(global);
+  for (std::size_t i = 0; i + sizeof(float) <= tensor.view.bytes.size(); i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, tensor.view.bytes.data() + i, sizeof value);
+    if (std::isfinite(value) && value > 0.0F) continue;
+    // A matrix of zeros may have a zero scale: it does no harm.
+    const Level level = value == 0.0F ? Level::warning : Level::error;
+    validation.add(module, level, value == 0.0F ? "global-scale-zero" : "global-scale-value",
+                   global.name, fmt::format("{}", value), "a finite number above zero");
+    return;
+  }
+}
+
+void validate_global(Validation& validation, const Module& module) {
+  const TensorInfo* global = validation.checkpoint.find(module.part("weight_scale_2"));
+  if (global == nullptr) {
+    validation.add(module, Level::error, "global-scale-missing", module.name + ".weight_scale_2",
+                   module.evidence, "weight_scale_2 f32 []");
+    return;
+  }
+  if (global->dtype != DType::f32) {
+    validation.add(module, Level::error, "global-scale-dtype", global->name,
+                   text(global->dtype, global->shape), "f32 []");
+    return;
+  }
+  const std::uint64_t count = global->bytes / sizeof(float);
+  const bool per_expert = module.experts > 0 && count == static_cast<std::uint64_t>(module.experts);
+  if (count != 1 && !per_expert) {
+    validation.add(module, Level::error, "global-scale-shape", global->name,
+                   text(global->dtype, global->shape),
+                   module.experts > 0 ? fmt::format("f32 [] or [{}]", module.experts) : "f32 []");
+  } else if (validation.depth == Depth::scales) {
+    validate_global_values(validation, module, *global);
+  }
+}
+
+}  // namespace
+
+void validate_nvfp4(Validation& validation, const Module& module) {
+  const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
+  if (weight == nullptr) return;
+  validate_weight(validation, module, *weight);
+  validate_scale(validation, module, *weight);
+  validate_global(validation, module);
+}
+
+std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Module& module) {
+  const TensorInfo* global = checkpoint.find(module.part("weight_scale_2"));
+  if (global == nullptr || global->dtype != DType::f32 || global->bytes != sizeof(float)) {
+    return std::nullopt;
+  }
+  float value = 0;
+  std::memcpy(&value, checkpoint.tensor(*global).view.bytes.data(), sizeof value);
+  return value;
+}
+
+}  // namespace fewbit
