@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files beside the weights of a quantized checkpoint.
+#pragma once
+
+#include "quantize/quantize_plan.hpp"
+
+namespace fewbit {
+
+// config.json with a quantization_config (all other keys unchanged), hf_quant_config.json, and
+// every other small file of the source: tokenizer, generation config, licence, text.
+Result<void> write_quantized_files(const Checkpoint& source, const QuantizePlan& plan,
+                                   CheckpointWriter& writer);
+
+}  // namespace fewbit

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantize/quantize_matrix.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/convert.hpp"
+#include "quantize/nvfp4.hpp"
+
+namespace fewbit {
+namespace {
+
+// Values of one piece.
+constexpr std::int64_t piece_values = std::int64_t{1} << 18;
+
+class MatrixQuantizer {
+ public:
+  MatrixQuantizer(const MatrixJob& job, Tensor source)
+      : job_(job),
+        source_(std::move(source)),
+        row_bytes_(static_cast<std::size_t>(job.k) *
+                   static_cast<std::size_t>(dtype_bits(source_.view.dtype)) / 8),
+        rows_(std::clamp<std::int64_t>(piece_values / job.k, 1, job.n)) {
+    weights_.resize(static_cast<std::size_t>(rows_ * job.k));
+    decoded_.resize(weights_.size());
+    codes_.resize(weights_.size() / 2);
+    scales_.resize(weights_.size() / nvfp4_group_size);
+  }
+
+  Result<MatrixResult> run(CheckpointWriter& writer) {
+    float amax = 0.0F;
+    for (std::int64_t row = 0; row < job_.n; row += rows_) {
+      FEWBIT_TRY(const std::span<const float> weights, load(row));
+      FEWBIT_TRY(const float piece, finite_amax(job_.k, job_.slice * job_.n + row, weights));
+      amax = std::max(amax, piece);
+    }
+    global_ = nvfp4_global_scale(amax);
+    MatrixResult result;
+    for (std::int64_t row = 0; row < job_.n; row += rows_) {
+      FEWBIT_TRY(quantize_piece(row, writer, result));
+    }
+    FEWBIT_TRY(writer.write(job_.global, std::as_bytes(std::span(&global_, 1)),
+                            static_cast<std::uint64_t>(job_.slice) * sizeof(float)));
+    return result;
+  }
+
+ private:
+  std::int64_t count(std::int64_t row) const { return std::min(rows_, job_.n - row); }
+
+  Result<std::span<const float>> load(std::int64_t row) {
+    const auto values = static_cast<std::size_t>(count(row) * job_.k);
+    const std::span<float> out = std::span(weights_).first(values);
+    const auto first = static_cast<std::size_t>(job_.slice * job_.n + row);
+    FEWBIT_TRY(
+        convert_to_f32(source_.view.dtype,
+                       source_.view.bytes.subspan(
+                           first * row_bytes_, static_cast<std::size_t>(count(row)) * row_bytes_),
+                       out));
+    return std::span<const float>(out);
+  }
+
+  Result<void> quantize_piece(std::int64_t row, CheckpointWriter& writer, MatrixResult& result) {
+    FEWBIT_TRY(const std::span<const float> weights, load(row));
+    const std::span<std::byte> codes = std::span(codes_).first(weights.size() / 2);
+    const std::span<std::byte> scales = std::span(scales_).first(weights.size() / nvfp4_group_size);
+    Nvfp4Counts counts;
+    quantize_nvfp4_rows(weights, global_, codes, scales, counts);
+    result.erased_blocks += counts.erased_blocks;
+    result.clamped_scales += counts.clamped_scales;
+    FEWBIT_TRY(add_error(row, weights, codes, scales, result));
+    const auto first = static_cast<std::uint64_t>(job_.slice * job_.n + row);
+    const auto k = static_cast<std::uint64_t>(job_.k);
+    FEWBIT_TRY(writer.write(job_.weight, codes, first * (k / 2)));
+    return writer.write(job_.scale, scales, first * (k / nvfp4_group_size));
+  }
+
+  // Against what every reader of the result will compute.
+  Result<void> add_error(std::int64_t row, std::span<const float> weights,
+                         std::span<const std::byte> codes, std::span<const std::byte> scales,
+                         MatrixResult& result) {
+    Tensor code_tensor{{DType::u8, {count(row), job_.k / 2}, codes, {}}, nullptr};
+    Tensor scale_tensor{{DType::f8_e4m3, {count(row), job_.k / nvfp4_group_size}, scales, {}},
+                        nullptr};
+    FEWBIT_TRY(const QuantizedTensor tensor, make_nvfp4(count(row), job_.k, std::move(code_tensor),
+                                                        std::move(scale_tensor), global_));
+    const std::span<float> decoded = std::span(decoded_).first(weights.size());
+    FEWBIT_TRY(dequantize_rows(tensor, 0, decoded));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double w = weights[i];
+      const double difference = w - static_cast<double>(decoded[i]);
+      result.error_squares += difference * difference;
+      result.weight_squares += w * w;
+    }
+    return {};
+  }
+
+  const MatrixJob& job_;
+  Tensor source_;
+  std::size_t row_bytes_;
+  std::int64_t rows_;  // of a piece
+  float global_ = 1.0F;
+  std::vector<float> weights_;
+  std::vector<float> decoded_;
+  std::vector<std::byte> codes_;
+  std::vector<std::byte> scales_;
+};
+
+}  // namespace
+
+Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
+                                     CheckpointWriter& writer) {
+  MatrixQuantizer quantizer(job, source.tensor(*job.source));
+  Result<MatrixResult> result = quantizer.run(writer);
+  if (!result && result.error().where.empty()) {
+    return Error{result.error().code, result.error().what, job.source->name};
+  }
+  return result;
+}
+
+}  // namespace fewbit

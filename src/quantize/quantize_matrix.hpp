@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// One matrix from the mapped source to the writer, in pieces of rows.
+#pragma once
+
+#include "quantize/quantize_plan.hpp"
+
+namespace fewbit {
+
+struct MatrixResult {
+  std::int64_t erased_blocks = 0;
+  std::int64_t clamped_scales = 0;
+  double error_squares = 0;   // sum of (w - q(w))^2
+  double weight_squares = 0;  // sum of w^2
+};
+
+// Holds a few megabytes at most, whatever the size of the matrix. Thread-safe.
+// Errors: corrupt (a NaN or infinite weight, with tensor and place), unsupported (dtype), io.
+Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
+                                     CheckpointWriter& writer);
+
+}  // namespace fewbit

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantize/quantize_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_set>
+
+#include "quantize/nvfp4.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_selected(const Module& module, const QuantizeOptions& options) {
+  switch (module.role) {
+    case Role::gate_proj:
+    case Role::up_proj:
+    case Role::down_proj:
+    case Role::gate_up_proj:
+      return options.experts && module.expert != -1;
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+    case Role::o_proj:
+      return options.attention;
+    default:
+      return false;
+  }
+}
+
+Result<void> check_module(const Module& module) {
+  if (!module.unreadable.empty()) {
+    return Error{ErrorCode::unsupported, module.unreadable, module.name};
+  }
+  if (module.n < 1 || module.k < 1 || module.k % nvfp4_group_size != 0) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("matrix is [{}, {}], expected columns in a multiple of {}", module.n,
+                             module.k, nvfp4_group_size),
+                 module.name};
+  }
+  return {};
+}
+
+// "up_proj.weight" -> "up_proj.weight_scale"; fused experts without a suffix get an underscore.
+std::string scale_name(const std::string& weight, std::string_view suffix) {
+  const bool has_suffix = weight.ends_with(".weight");
+  return weight + (has_suffix ? "" : "_weight") + std::string(suffix);
+}
+
+void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& plan) {
+  const bool fused = module.experts > 0;
+  MatrixJob job{&weight,
+                module.n,
+                module.k,
+                0,
+                weight.name,
+                scale_name(weight.name, "_scale"),
+                scale_name(weight.name, "_scale_2")};
+  Shape codes = weight.shape;
+  codes.back() /= 2;
+  Shape scales = weight.shape;
+  scales.back() /= nvfp4_group_size;
+  plan.outputs.push_back({job.weight, DType::u8, codes});
+  plan.outputs.push_back({job.scale, DType::f8_e4m3, scales});
+  plan.outputs.push_back({job.global, DType::f32, fused ? Shape{module.experts} : Shape{}});
+  ++plan.quantized_tensors;
+  for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
+    job.slice = e;
+    plan.jobs.push_back(job);
+  }
+}
+
+// Linear layers that are left alone. Their loaders must be told so.
+bool is_ignored(const Module& module) {
+  return module.k > 0 && module.role != Role::embedding && module.role != Role::norm;
+}
+
+std::tuple<std::int32_t, std::uint64_t> place(const TensorInfo* info) {
+  return {info->shard, info->file_offset};
+}
+
+}  // namespace
+
+Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identified& identified,
+                                       const QuantizeOptions& options) {
+  if (identified.producer != Producer::unquantized) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("already quantized ({}): {}; expected 16-bit or 32-bit weights",
+                             producer_name(identified.producer), identified.producer_evidence),
+                 source.directory().string()};
+  }
+  QuantizePlan plan;
+  std::unordered_set<std::string_view> replaced;
+  bool has_head = false;
+  for (const Module& module : identified.modules) {
+    has_head = has_head || module.role == Role::head;
+    if (!is_selected(module, options)) {
+      if (is_ignored(module)) plan.ignored.push_back(module.name);
+      continue;
+    }
+    FEWBIT_TRY(check_module(module));
+    const TensorInfo* weight = source.find(module.part("weight"));
+    if (weight == nullptr) continue;
+    replaced.insert(weight->name);
+    add_module(module, *weight, plan);
+  }
+  if (plan.jobs.empty()) {
+    return Error{ErrorCode::not_found,
+                 fmt::format("no matrix to quantize among {} modules (experts: {}, attention: {})",
+                             identified.modules.size(), options.experts, options.attention),
+                 source.directory().string()};
+  }
+  // A tied head has no tensor, but loaders ask about it all the same.
+  if (!has_head) plan.ignored.emplace_back("lm_head");
+  std::sort(plan.ignored.begin(), plan.ignored.end());
+  for (const TensorInfo& info : source.tensors()) {
+    if (replaced.contains(info.name)) continue;
+    plan.kept.push_back(&info);
+    plan.outputs.push_back({info.name, info.dtype, info.shape});
+  }
+  std::sort(plan.kept.begin(), plan.kept.end(),
+            [](const TensorInfo* a, const TensorInfo* b) { return place(a) < place(b); });
+  std::stable_sort(plan.jobs.begin(), plan.jobs.end(), [](const MatrixJob& a, const MatrixJob& b) {
+    return place(a.source) < place(b.source);
+  });
+  return plan;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What quantize_checkpoint will do with each tensor, decided before any data is read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fewbit/quantize.hpp"
+
+namespace fewbit {
+
+// One matrix: a module's, or one expert's of a fused module.
+struct MatrixJob {
+  const TensorInfo* source = nullptr;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t slice = 0;  // which matrix of the source tensor
+  std::string weight;      // names of the output tensors
+  std::string scale;
+  std::string global;
+};
+
+struct QuantizePlan {
+  std::vector<MatrixJob> jobs;          // in the order of the source files
+  std::vector<const TensorInfo*> kept;  // copied as they are, in the same order
+  std::vector<TensorSpec> outputs;
+  std::vector<std::string> ignored;  // modules that stay 16-bit, for the config
+  std::int64_t quantized_tensors = 0;
+};
+
+// Errors: unsupported (already quantized; unreadable module; k % 16), not_found (nothing to
+// quantize).
+Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identified& identified,
+                                       const QuantizeOptions& options);
+
+}  // namespace fewbit
