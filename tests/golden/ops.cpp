@@ -8,6 +8,7 @@ namespace {
 
 constexpr Op ops[] = {
     {"", nullptr},
+    {"dequant_nvfp4", dequant_nvfp4},
 };
 
 }  // namespace

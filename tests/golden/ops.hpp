@@ -4,4 +4,9 @@
 
 #include "golden/case.hpp"
 
-namespace fewbit::golden {}  // namespace fewbit::golden
+namespace fewbit::golden {
+
+// ops_dequant.cpp
+Result<Outputs> dequant_nvfp4(const GoldenCase& golden_case);
+
+}  // namespace fewbit::golden
