@@ -5,8 +5,6 @@
 #include <concepts>
 #include <optional>
 
-#include "core/hd.hpp"
-
 namespace fewbit {
 
 // Empty when the sum does not fit T.
@@ -43,13 +41,13 @@ constexpr std::optional<To> checked_cast(From value) {
 
 // a / b rounded up, for a >= 0 and b > 0.
 template <std::integral T>
-FEWBIT_HD constexpr T ceil_div(T a, T b) {
+constexpr T ceil_div(T a, T b) {
   return a / b + (a % b != 0 ? T{1} : T{0});
 }
 
 // The next multiple of `multiple` (> 0) at or above a (>= 0). The caller knows that it fits.
 template <std::integral T>
-FEWBIT_HD constexpr T round_up(T a, T multiple) {
+constexpr T round_up(T a, T multiple) {
   return ceil_div(a, multiple) * multiple;
 }
 

@@ -9,9 +9,6 @@ namespace {
 constexpr Op ops[] = {
     {"", nullptr},
     {"dequant_nvfp4", dequant_nvfp4},
-    {"dequant_gguf", dequant_gguf},
-    {"dequant_q2_0", dequant_q2_0},
-    {"quantize_gguf", quantize_gguf},
 };
 
 }  // namespace

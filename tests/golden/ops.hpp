@@ -8,9 +8,5 @@ namespace fewbit::golden {
 
 // ops_dequant.cpp
 Result<Outputs> dequant_nvfp4(const GoldenCase& golden_case);
-// ops_gguf.cpp
-Result<Outputs> dequant_gguf(const GoldenCase& c);
-Result<Outputs> dequant_q2_0(const GoldenCase& c);
-Result<Outputs> quantize_gguf(const GoldenCase& c);
 
 }  // namespace fewbit::golden
