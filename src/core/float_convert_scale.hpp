@@ -20,10 +20,10 @@ constexpr FEWBIT_HD float f8_e8m0_to_f32(std::uint8_t code) {
 // The encoders of E8M0 look at |x| only. Zero gives byte 0 (2^-127), NaN gives 255.
 
 // Nearest power of two, a tie (significand 1.5) up. 1.5 * 2^127 and above, infinity too, give 255.
+// What lies between 2^-127 and 2^-126 goes up, as PyTorch and ml_dtypes have it.
 constexpr FEWBIT_HD std::uint8_t f32_to_f8_e8m0(float x) {
   const std::uint32_t abs_bits = float_bits::of(x) & ~float_bits::sign_bit;
-  // Among f32 subnormals 1.5 * 2^-127 is the only midpoint.
-  const std::uint32_t subnormal = abs_bits >= 0x00600000U ? 1U : 0U;
+  const std::uint32_t subnormal = abs_bits > 0x00400000U ? 1U : 0U;
   const std::uint32_t normal = (abs_bits + 0x00400000U) >> 23;
   const std::uint32_t code = abs_bits < 0x00800000U ? subnormal : normal;
   return static_cast<std::uint8_t>(code > 255U ? 255U : code);

@@ -8,6 +8,24 @@ namespace {
 
 constexpr Op ops[] = {
     {"", nullptr},
+    {"decode_e4m3fn", decode_e4m3fn},
+    {"decode_e5m2", decode_e5m2},
+    {"decode_e8m0", decode_e8m0},
+    {"decode_fp16", decode_fp16},
+    {"decode_bf16", decode_bf16},
+    {"decode_e2m1", decode_e2m1},
+    {"decode_e2m1_bytes", decode_e2m1_bytes},
+    {"encode_e4m3fn", encode_e4m3fn},
+    {"encode_e4m3fn_sat", encode_e4m3fn_sat},
+    {"encode_e5m2", encode_e5m2},
+    {"encode_e5m2_sat", encode_e5m2_sat},
+    {"encode_e8m0", encode_e8m0},
+    {"encode_e8m0_info", encode_e8m0_info},
+    {"encode_bf16", encode_bf16},
+    {"encode_fp16", encode_fp16},
+    {"encode_chain_f16_e4m3", encode_chain_f16_e4m3},
+    {"encode_e2m1", encode_e2m1},
+    {"nf3_codebook", nf3_codebook},
     {"dequant_nvfp4", dequant_nvfp4},
 };
 
