@@ -66,13 +66,14 @@ class Checkpoint {
 
   std::span<const std::filesystem::path> shards() const;
   const std::filesystem::path& directory() const;
-  std::uint64_t total_bytes() const;             // of all tensors
-  std::span<const Finding> findings() const;     // of the container: stale index sizes, extra files
+  std::uint64_t total_bytes() const;          // of all tensors
+  std::span<const Finding> findings() const;  // of the container: stale index sizes, extra files
   const std::map<std::string, std::string>& metadata() const;  // __metadata__ of all shards
 
   // config.json, hf_quant_config.json …: empty optional when the file does not exist.
   // Errors: io, limit (over 256 MiB), corrupt (strict JSON, duplicate keys refused).
-  Result<std::shared_ptr<const Json>> json_file(std::string_view name) const;  // nullptr when absent
+  Result<std::shared_ptr<const Json>> json_file(
+      std::string_view name) const;  // nullptr when absent
 
  private:
   struct State;

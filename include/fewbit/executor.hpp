@@ -28,8 +28,8 @@ void parallel_for(Executor& executor, int count, Fn&& fn) {
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
-// threads = 0: FEWBIT_THREADS if set, else min(affinity, cgroup quota rounded down, physical cores).
-// Error `invalid_argument` for a negative count or an unreadable FEWBIT_THREADS.
+// threads = 0: FEWBIT_THREADS if set, else min(affinity, cgroup quota rounded down, physical
+// cores). Error `invalid_argument` for a negative count or an unreadable FEWBIT_THREADS.
 Result<std::unique_ptr<Executor>> make_thread_pool(int threads = 0);
 // Runs everything on the calling thread.
 Executor& serial_executor();

@@ -25,13 +25,14 @@ struct AmaxTable {
 // Borrowed arguments of one call; T tokens, H hidden_size, K top_k.
 struct MoeArgs {
   std::int64_t tokens = 0;
-  TensorView hidden;                        // [T, H] of problem.activation_dtype
-  std::span<const std::int32_t> topk_ids;   // [T, K]; ids outside the experts add nothing
-  std::span<const float> topk_weights;      // [T, K]
-  std::span<const std::int32_t> expert_map; // global id -> local expert or -1; empty: ids are local
-  std::span<std::byte> out;                 // [T, H] of problem.activation_dtype
+  TensorView hidden;                       // [T, H] of problem.activation_dtype
+  std::span<const std::int32_t> topk_ids;  // [T, K]; ids outside the experts add nothing
+  std::span<const float> topk_weights;     // [T, K]
+  std::span<const std::int32_t>
+      expert_map;            // global id -> local expert or -1; empty: ids are local
+  std::span<std::byte> out;  // [T, H] of problem.activation_dtype
   std::optional<AmaxTable> amax;
-  std::span<std::byte> workspace;           // >= workspace_bytes(T), 64-byte aligned
+  std::span<std::byte> workspace;  // >= workspace_bytes(T), 64-byte aligned
 };
 
 // What a prepared layer holds.

@@ -19,9 +19,9 @@ namespace fewbit {
 using ProgressFn = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
 struct QuantizeOptions {
-  std::string scheme = "nvfp4";     // ModelOpt NVFP4
+  std::string scheme = "nvfp4";  // ModelOpt NVFP4
   bool experts = true;
-  bool attention = false;           // q/k/v/o projections too
+  bool attention = false;  // q/k/v/o projections too
   std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
   ProgressFn progress;
 };

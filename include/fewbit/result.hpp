@@ -90,13 +90,13 @@ class [[nodiscard]] Result<void> {
   auto tmp = (__VA_ARGS__);               \
   if (!tmp) return tmp.error();           \
   decl = *std::move(tmp)
-#define FEWBIT_TRY_VOID_(tmp, ...)                             \
-  do {                                                         \
-    if (auto tmp = (__VA_ARGS__); !tmp) return tmp.error();    \
+#define FEWBIT_TRY_VOID_(tmp, ...)                          \
+  do {                                                      \
+    if (auto tmp = (__VA_ARGS__); !tmp) return tmp.error(); \
   } while (false)
 #define FEWBIT_TRY_PICK_(a, b, name, ...) name
 // FEWBIT_TRY(f()) for Result<void>; FEWBIT_TRY(auto x, f()) to take the value.
 // Returns the error to the caller of the enclosing function.
-#define FEWBIT_TRY(...)                                                            \
-  FEWBIT_TRY_PICK_(__VA_ARGS__, FEWBIT_TRY_VALUE_, FEWBIT_TRY_VOID_, unused)       \
+#define FEWBIT_TRY(...)                                                      \
+  FEWBIT_TRY_PICK_(__VA_ARGS__, FEWBIT_TRY_VALUE_, FEWBIT_TRY_VOID_, unused) \
   (FEWBIT_CONCAT(fewbit_result_, __LINE__), __VA_ARGS__)

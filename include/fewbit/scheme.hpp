@@ -57,11 +57,14 @@ enum class ActOrder { none, static_groups, group };
 // How one matrix is stored: the producer's convention and what it means.
 struct Scheme {
   Producer producer = Producer::unquantized;
-  DType weight = DType::bf16;         // f4_e2m1 for NVFP4
-  std::optional<ScaleSpec> scale;     // none: 16/32-bit weights
-  bool zero_points = false;
+  DType weight = DType::bf16;      // f4_e2m1 for NVFP4
+  std::optional<ScaleSpec> scale;  // none: 16/32-bit weights
+  std::int32_t zero_point = 0;     // subtracted from every code: 8 for symmetric unsigned 4-bit
+  bool zero_points = false;        // stored a group instead
   ActOrder act_order = ActOrder::none;
-  std::optional<DType> activation;    // what the producer asked for; empty: weight-only
+  std::optional<DType> activation;  // what the producer asked for; empty: weight-only
+  bool pre_quant_scale = false;     // activations are scaled by a vector [k] first
+  std::optional<int> ggml_type;     // GGUF block type; everything is inside the blocks
 
   bool quantized() const { return producer != Producer::unquantized; }
   bool operator==(const Scheme&) const = default;
@@ -99,10 +102,10 @@ const char* role_name(Role role);
 struct Module {
   std::string name;  // "model.layers.3.mlp.experts.7.up_proj"
   Role role = Role::other;
-  int layer = -1;    // -1: not in a layer
-  int expert = -1;   // -1: not one expert's; -2: all experts in one tensor
-  std::int64_t n = 0;  // out_features (rows)
-  std::int64_t k = 0;  // in_features; 0 for vectors
+  int layer = -1;            // -1: not in a layer
+  int expert = -1;           // -1: not one expert's; -2: all experts in one tensor
+  std::int64_t n = 0;        // out_features (rows)
+  std::int64_t k = 0;        // in_features; 0 for vectors
   std::int64_t experts = 0;  // of a fused tensor
   Scheme scheme;
   // Empty: readable. Otherwise why not: "GPTQ is not readable yet".
@@ -141,15 +144,15 @@ struct RouterParams {
   Score score = Score::softmax;
   int top_k = 1;
   bool renormalize = true;
-  int num_groups = 1;   // n_group
-  int top_groups = 1;   // topk_group
-  float scaling = 1.0F; // routed_scaling_factor
+  int num_groups = 1;    // n_group
+  int top_groups = 1;    // topk_group
+  float scaling = 1.0F;  // routed_scaling_factor
 };
 
 // config.json, as far as a model is run from it. Sizes are checked against the tensors.
 struct ModelConfig {
-  std::string model_type;      // "qwen3_moe"
-  std::string architecture;    // "Qwen3MoeForCausalLM"
+  std::string model_type;    // "qwen3_moe"
+  std::string architecture;  // "Qwen3MoeForCausalLM"
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;      // dense MLP
   std::int64_t moe_intermediate_size = 0;  // experts
@@ -169,8 +172,8 @@ struct ModelConfig {
   DType dtype = DType::bf16;
   std::vector<std::int64_t> eos_token_ids;
 };
-// Errors: not_found (no config.json), corrupt, unsupported (a key with a meaning fewbit can't honour,
-// named with its value), limit.
+// Errors: not_found (no config.json), corrupt, unsupported (a key with a meaning fewbit can't
+// honour, named with its value), limit.
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint);
 
 struct Identified {

@@ -17,8 +17,8 @@ namespace fewbit {
 // Instruction-set facts of a CPU; each is its own fact, true only when the CPU has it and the
 // operating system allows it.
 struct CpuFeatures {
-  bool avx2 = false;        // AVX2 + FMA + F16C
-  bool avx512 = false;      // F, BW, DQ, VL
+  bool avx2 = false;    // AVX2 + FMA + F16C
+  bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
@@ -81,14 +81,14 @@ Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& co
                                 DType activation_dtype, std::int64_t max_tokens);
 
 enum class Reason {
-  device,       // wrong kind of machine
-  isa,          // instruction set missing
-  not_built,    // this binary holds no code for it
-  weight,       // weight scheme
-  activation,   // activation function or its parameters
-  dtype,        // activation dtype
-  shape,        // divisibility, sizes
-  routing,      // top-k, expert map, router weight side
+  device,      // wrong kind of machine
+  isa,         // instruction set missing
+  not_built,   // this binary holds no code for it
+  weight,      // weight scheme
+  activation,  // activation function or its parameters
+  dtype,       // activation dtype
+  shape,       // divisibility, sizes
+  routing,     // top-k, expert map, router weight side
 };
 const char* reason_name(Reason reason);
 
@@ -120,7 +120,8 @@ struct SelectOptions {
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,
                                  const SelectOptions& options = {});
 // The table as text: chosen, refused, every reason, and which variant runs at 1, 16, 512 tokens.
-std::string explain(const MoeProblem& problem, const DeviceInfo& device, const Selection& selection);
+std::string explain(const MoeProblem& problem, const DeviceInfo& device,
+                    const Selection& selection);
 
 struct BackendDescription {
   std::string name;

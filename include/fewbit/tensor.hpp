@@ -26,10 +26,12 @@ enum class DType : std::uint8_t {
   f8_e8m0,      // byte b is 2^(b-127), 255 is NaN
   f8_e4m3fnuz,  // bias 8, NaN only 0x80, largest 240
   f8_e5m2fnuz,  // bias 16, NaN only 0x80
+  f8_e5m3,      // unsigned, bias 15; scales of auto-round's nvfp4_v2
   f6_e2m3,
   f6_e3m2,
   f4_e2m1,  // two codes a byte, low nibble first
   nf3,      // codebook of 8 values
+  nf4,      // codebook of 16 values
   boolean,
   c64,
   i64,
@@ -42,9 +44,15 @@ enum class DType : std::uint8_t {
   u8,
   i4,
   u4,
+  u1,
+  u2,
+  u3,
+  u5,
+  u6,
+  u7,
 };
 
-// Bits of one element: 4 for f4_e2m1, 3 for nf3, 64 for c64.
+// Bits of one element: 4 for f4_e2m1, 3 for nf3 and u3, 64 for c64.
 int dtype_bits(DType dtype);
 // fewbit's name: "bf16", "f8_e4m3".
 std::string_view dtype_name(DType dtype);
@@ -90,8 +98,9 @@ Result<std::span<const T>> typed_span(const TensorView& view) {
   const auto address = reinterpret_cast<std::uintptr_t>(view.bytes.data());
   if (view.bytes.size() % sizeof(T) != 0 || address % alignof(T) != 0) {
     return Error{ErrorCode::invalid_argument,
-                 "tensor of " + std::to_string(view.bytes.size()) + " bytes is not an aligned array of " +
-                     std::to_string(sizeof(T)) + "-byte elements",
+                 "tensor of " + std::to_string(view.bytes.size()) +
+                     " bytes is not an aligned array of " + std::to_string(sizeof(T)) +
+                     "-byte elements",
                  ""};
   }
   return std::span<const T>(reinterpret_cast<const T*>(view.bytes.data()),

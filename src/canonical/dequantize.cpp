@@ -1,58 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
+// The meaning of every scheme, once.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 
-#include "core/checked.hpp"
-#include "core/convert.hpp"
+#include "canonical/code_row.hpp"
+#include "canonical/grid.hpp"
 #include "core/float_convert.hpp"
 #include "fewbit/quantized.hpp"
 
 namespace fewbit {
 namespace {
 
-constexpr std::int64_t nvfp4_group = 16;
-
-constexpr std::array<float, 16> e2m1_values = [] {
-  std::array<float, 16> values{};
-  for (std::uint8_t code = 0; code < 16; ++code) values[code] = f4_e2m1_to_f32(code);
-  return values;
-}();
-
-bool is_nvfp4(const Scheme& scheme) {
-  return scheme.weight == DType::f4_e2m1 && scheme.scale && scheme.scale->dtype == DType::f8_e4m3 &&
-         scheme.scale->granularity == Granularity{.rows = 1, .cols = nvfp4_group} &&
-         !scheme.zero_points && scheme.act_order == ActOrder::none;
+Error bad(std::string what) {
+  return Error{ErrorCode::invalid_argument, std::move(what), "dequantize_rows"};
 }
 
-bool is_plain(const Scheme& scheme) {
-  return !scheme.scale && !scheme.zero_points && scheme.act_order == ActOrder::none &&
-         (scheme.weight == DType::f32 || scheme.weight == DType::f16 ||
-          scheme.weight == DType::bf16);
+// What a group adds to its codes: value = (code - zero) * scale + offset.
+struct Group {
+  float scale = 1.0F;  // times global_scale
+  float zero = 0.0F;
+  float offset = 0.0F;
+};
+
+// Element `index` of a grid part; check_quantized admits these types only.
+float grid_value(const Tensor& grid, std::int64_t index) {
+  const auto width = static_cast<std::size_t>(dtype_bits(grid.view.dtype) / 8);
+  const auto bytes = grid.view.bytes.subspan(static_cast<std::size_t>(index) * width, width);
+  float value = 0;
+  if (grid.view.dtype == DType::i32) {
+    std::int32_t integer = 0;
+    std::memcpy(&integer, bytes.data(), sizeof(integer));
+    return static_cast<float>(integer);
+  }
+  if (grid.view.dtype == DType::f8_e5m3) {
+    return f8_e5m3_to_f32(std::to_integer<std::uint8_t>(bytes[0]));
+  }
+  decode_codes(grid.view.dtype, bytes, std::span(&value, 1));
+  return value;
 }
 
-// One row of k values.
-void dequantize_nvfp4_row(const QuantizedTensor& tensor, std::int64_t row, std::span<float> out) {
-  const auto groups = static_cast<std::size_t>(ceil_div(tensor.k, nvfp4_group));
-  const auto r = static_cast<std::size_t>(row);
-  const auto codes = tensor.codes.view.bytes.subspan(r * out.size() / 2, out.size() / 2);
-  const auto scales = tensor.scales.view.bytes.subspan(r * groups, groups);
-  for (std::size_t group = 0; group < groups; ++group) {
-    const float scale =
-        f8_e4m3_to_f32(std::to_integer<std::uint8_t>(scales[group])) * tensor.global_scale;
-    const std::size_t begin = group * nvfp4_group;
-    const std::size_t end = std::min(begin + nvfp4_group, out.size());
-    for (std::size_t i = begin; i < end; i += 2) {
-      const auto pair = std::to_integer<std::uint8_t>(codes[i / 2]);
-      out[i] = e2m1_values[pair & 0xF] * scale;
-      out[i + 1] = e2m1_values[pair >> 4] * scale;
+Group read_group(const QuantizedTensor& tensor, std::int64_t index) {
+  Group group;
+  group.scale = grid_value(tensor.scales, index) * tensor.global_scale;
+  group.zero = tensor.scheme.zero_points ? grid_value(tensor.zero_points, index)
+                                         : static_cast<float>(tensor.scheme.zero_point);
+  if (!tensor.offsets.empty()) group.offset = grid_value(tensor.offsets, index);
+  return group;
+}
+
+void apply(const Group& group, bool has_offset, std::span<float> values) {
+  for (float& value : values) value = (value - group.zero) * group.scale;
+  if (!has_offset) return;
+  for (float& value : values) value += group.offset;
+}
+
+void scale_row(const QuantizedTensor& tensor, std::int64_t row, std::span<float> values) {
+  const bool has_offset = !tensor.offsets.empty();
+  const std::int64_t columns = grid_columns(tensor);
+  const std::int64_t first = grid_row_of(tensor, row) * columns;
+  if (tensor.scheme.act_order == ActOrder::group) {
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      const std::int32_t g = group_of_column(tensor, static_cast<std::int64_t>(j));
+      apply(read_group(tensor, first + g), has_offset, values.subspan(j, 1));
     }
+    return;
+  }
+  const std::int64_t cols = tensor.scheme.scale->granularity.cols;
+  const std::size_t run = cols <= 0 ? values.size() : static_cast<std::size_t>(cols);
+  for (std::int64_t g = 0; g < columns; ++g) {
+    const std::size_t begin = static_cast<std::size_t>(g) * run;
+    apply(read_group(tensor, first + g), has_offset,
+          values.subspan(begin, std::min(run, values.size() - begin)));
   }
 }
 
-Error bad(std::string what) {
-  return Error{ErrorCode::invalid_argument, std::move(what), "dequantize_rows"};
+std::span<const std::byte> code_row(const QuantizedTensor& tensor, std::int64_t row) {
+  const std::uint64_t bytes = code_row_bytes(tensor.scheme.weight, tensor.k);
+  return tensor.codes.view.bytes.subspan(static_cast<std::size_t>(row) * bytes, bytes);
 }
 
 }  // namespace
@@ -60,29 +86,25 @@ Error bad(std::string what) {
 Result<void> dequantize_rows(const QuantizedTensor& tensor, std::int64_t row,
                              std::span<float> out) {
   const auto k = static_cast<std::size_t>(tensor.k);
-  if (k == 0 || out.size() % k != 0) {
-    return bad(fmt::format("{} elements are no whole rows of {}", out.size(), k));
+  if (tensor.k <= 0 || out.size() % k != 0) {
+    return bad(fmt::format("{} elements are no whole rows of {}", out.size(), tensor.k));
   }
   const auto rows = static_cast<std::int64_t>(out.size() / k);
   if (row < 0 || row > tensor.n || rows > tensor.n - row) {
     return bad(fmt::format("{} rows from row {}, but the matrix has {}", rows, row, tensor.n));
   }
-  if (is_nvfp4(tensor.scheme)) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      dequantize_nvfp4_row(tensor, row + i, out.subspan(static_cast<std::size_t>(i) * k, k));
-    }
-    return {};
-  }
-  if (!is_plain(tensor.scheme)) {
+  if (tensor.scheme.ggml_type || !has_code_values(tensor.scheme.weight)) {
     return Error{ErrorCode::unsupported, "can't dequantize " + scheme_text(tensor.scheme),
                  "dequantize_rows"};
   }
-  const auto row_bytes = k * static_cast<std::size_t>(dtype_bits(tensor.scheme.weight)) / 8;
-  const auto bytes = tensor.codes.view.bytes.subspan(static_cast<std::size_t>(row) * row_bytes,
-                                                     static_cast<std::size_t>(rows) * row_bytes);
-  FEWBIT_TRY(convert_to_f32(tensor.scheme.weight, bytes, out));
-  if (tensor.global_scale != 1.0F) {
-    for (float& value : out) value *= tensor.global_scale;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::span<float> values = out.subspan(static_cast<std::size_t>(i) * k, k);
+    decode_codes(tensor.scheme.weight, code_row(tensor, row + i), values);
+    if (tensor.scheme.scale) {
+      scale_row(tensor, row + i, values);
+    } else if (tensor.global_scale != 1.0F) {
+      for (float& value : values) value *= tensor.global_scale;
+    }
   }
   return {};
 }

@@ -5,6 +5,8 @@
 #include <concepts>
 #include <optional>
 
+#include "core/hd.hpp"
+
 namespace fewbit {
 
 // Empty when the sum does not fit T.
@@ -41,13 +43,13 @@ constexpr std::optional<To> checked_cast(From value) {
 
 // a / b rounded up, for a >= 0 and b > 0.
 template <std::integral T>
-constexpr T ceil_div(T a, T b) {
+FEWBIT_HD constexpr T ceil_div(T a, T b) {
   return a / b + (a % b != 0 ? T{1} : T{0});
 }
 
 // The next multiple of `multiple` (> 0) at or above a (>= 0). The caller knows that it fits.
 template <std::integral T>
-constexpr T round_up(T a, T multiple) {
+FEWBIT_HD constexpr T round_up(T a, T multiple) {
   return ceil_div(a, multiple) * multiple;
 }
 

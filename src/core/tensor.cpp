@@ -17,7 +17,7 @@ struct DTypeFacts {
 };
 
 // In the order of the enumeration.
-constexpr std::array<DTypeFacts, 25> dtype_facts = {{
+constexpr std::array<DTypeFacts, 33> dtype_facts = {{
     {DType::f64, 64, "f64"},
     {DType::f32, 32, "f32"},
     {DType::f16, 16, "f16"},
@@ -27,10 +27,12 @@ constexpr std::array<DTypeFacts, 25> dtype_facts = {{
     {DType::f8_e8m0, 8, "f8_e8m0"},
     {DType::f8_e4m3fnuz, 8, "f8_e4m3fnuz"},
     {DType::f8_e5m2fnuz, 8, "f8_e5m2fnuz"},
+    {DType::f8_e5m3, 8, "f8_e5m3"},
     {DType::f6_e2m3, 6, "f6_e2m3"},
     {DType::f6_e3m2, 6, "f6_e3m2"},
     {DType::f4_e2m1, 4, "f4_e2m1"},
     {DType::nf3, 3, "nf3"},
+    {DType::nf4, 4, "nf4"},
     {DType::boolean, 8, "boolean"},
     {DType::c64, 64, "c64"},
     {DType::i64, 64, "i64"},
@@ -43,13 +45,19 @@ constexpr std::array<DTypeFacts, 25> dtype_facts = {{
     {DType::u8, 8, "u8"},
     {DType::i4, 4, "i4"},
     {DType::u4, 4, "u4"},
+    {DType::u1, 1, "u1"},
+    {DType::u2, 2, "u2"},
+    {DType::u3, 3, "u3"},
+    {DType::u5, 5, "u5"},
+    {DType::u6, 6, "u6"},
+    {DType::u7, 7, "u7"},
 }};
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < dtype_facts.size(); ++i) {
     if (static_cast<std::size_t>(dtype_facts[i].dtype) != i) return false;
   }
-  return dtype_facts.back().dtype == DType::u4;
+  return dtype_facts.back().dtype == DType::u7;
 }
 static_assert(in_order());
 

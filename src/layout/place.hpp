@@ -48,10 +48,6 @@ FEWBIT_HD constexpr bool contains(Dims dims, Element e) {
   return e.n >= 0 && e.n < dims.n && e.k >= 0 && e.k < dims.k;
 }
 
-FEWBIT_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 template <class L>
 concept Layout = requires(Dims dims, std::int64_t i, Place place) {
   requires(L::bits > 0 && (L::bits < 8 ? 8 % L::bits == 0 : L::bits % 8 == 0 && L::bits <= 64));

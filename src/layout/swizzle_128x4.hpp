@@ -6,6 +6,7 @@
 // Batches are consecutive padded grids.
 #pragma once
 
+#include "core/checked.hpp"
 #include "layout/place.hpp"
 
 namespace fewbit {
@@ -20,7 +21,7 @@ struct Swizzle128x4 {
 
   // The padded grid, as the engines give the shape of the swizzled tensor.
   FEWBIT_HD static constexpr Dims padded(Dims d) {
-    return {.n = ceil_div(d.n, 128) * 128, .k = ceil_div(d.k, 4) * 4};
+    return {.n = round_up<std::int64_t>(d.n, 128), .k = round_up<std::int64_t>(d.k, 4)};
   }
   FEWBIT_HD static constexpr bool accepts(Dims d) { return d.n > 0 && d.k > 0; }
   FEWBIT_HD static constexpr std::int64_t bytes(Dims d) {
@@ -31,7 +32,7 @@ struct Swizzle128x4 {
   }
 
   FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
-    const std::int64_t tile = (n / 128) * ceil_div(d.k, 4) + k / 4;
+    const std::int64_t tile = (n / 128) * ceil_div<std::int64_t>(d.k, 4) + k / 4;
     const std::int64_t index = tile * tile_elements + (n % 32) * 16 + (n % 128) / 32 * 4 + k % 4;
     return {.byte = index * element_bytes, .bit = 0};
   }
@@ -39,8 +40,8 @@ struct Swizzle128x4 {
     const std::int64_t index = p.byte / element_bytes;
     const std::int64_t tile = index / tile_elements;
     const std::int64_t in_tile = index % tile_elements;
-    return {.n = tile / ceil_div(d.k, 4) * 128 + in_tile / 4 % 4 * 32 + in_tile / 16,
-            .k = tile % ceil_div(d.k, 4) * 4 + in_tile % 4};
+    return {.n = tile / ceil_div<std::int64_t>(d.k, 4) * 128 + in_tile / 4 % 4 * 32 + in_tile / 16,
+            .k = tile % ceil_div<std::int64_t>(d.k, 4) * 4 + in_tile % 4};
   }
 };
 

@@ -87,7 +87,7 @@ TEST(Dequantize, RefusesRowsOutsideTheMatrixAndUnknownSchemes) {
   EXPECT_THAT(dequantize_rows(tensor, 0, out).error().what,
               HasSubstr("4 elements are no whole rows of 3"));
   out.resize(3);
-  tensor.scheme.zero_points = true;
+  tensor.scheme.weight = DType::i64;
   EXPECT_EQ(dequantize_rows(tensor, 0, out).error().code, ErrorCode::unsupported);
 }
 

@@ -72,7 +72,7 @@ TEST(AlignedBuffer, NamesTheSizeThatCantBeHad) {
 
 TEST(DType, NamesAreUniqueAndReadBack) {
   std::set<std::string_view> names;
-  for (int i = 0; i <= static_cast<int>(DType::u4); ++i) {
+  for (int i = 0; i <= static_cast<int>(DType::u7); ++i) {
     const auto dtype = static_cast<DType>(i);
     EXPECT_TRUE(names.insert(dtype_name(dtype)).second) << i;
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/w4a16_scales.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/float_convert.hpp"
+#include "layout/parallel_ranges.hpp"
+#include "layout/row_major.hpp"
+#include "layout/scale_grid.hpp"
+#include "layout/swizzle_128x4.hpp"
+#include "layout/w4a16_scale.hpp"
+
+namespace fewbit {
+namespace {
+
+using Histogram = std::array<std::int64_t, 256>;
+using ByteTable = std::array<std::byte, 256>;
+
+std::int64_t source_bytes(const W4a16ScaleJob& job) {
+  return job.storage == BlockScaleStorage::plain ? RowMajor<8>::bytes(job.grid)
+                                                 : Swizzle128x4<8>::bytes(job.grid);
+}
+
+std::int64_t source_place(const W4a16ScaleJob& job, std::int64_t row, std::int64_t group) {
+  return job.storage == BlockScaleStorage::plain
+             ? RowMajor<8>::place(job.grid, row, group).byte
+             : Swizzle128x4<8>::place(job.grid, row, group).byte;
+}
+
+// How often each byte occurs, padding left out.
+Histogram count_bytes(const W4a16ScaleJob& job, std::span<const std::byte> block_scales,
+                      Executor& executor) {
+  std::vector<Histogram> of_expert(static_cast<std::size_t>(job.experts));
+  parallel_ranges(executor, job.experts, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t expert = begin; expert < end; ++expert) {
+      Histogram& counts = of_expert[static_cast<std::size_t>(expert)];
+      const std::byte* const scales = block_scales.data() + expert * source_bytes(job);
+      for (std::int64_t row = 0; row < job.grid.n; ++row) {
+        for (std::int64_t group = 0; group < job.grid.k; ++group) {
+          const std::byte scale = scales[source_place(job, row, group)];
+          ++counts[std::to_integer<std::size_t>(scale)];
+        }
+      }
+    }
+  });
+  Histogram sum{};
+  for (const Histogram& counts : of_expert) {
+    for (std::size_t byte = 0; byte < sum.size(); ++byte) sum[byte] += counts[byte];
+  }
+  return sum;
+}
+
+ByteTable encode_nvfp4(const Histogram& counts, DType activation_dtype, W4a16ScaleReport& report) {
+  float max_scale = 0.0F;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const float scale = f8_e4m3_to_f32(static_cast<std::uint8_t>(byte));
+    if (counts[byte] > 0 && scale > max_scale) max_scale = scale;
+  }
+  report.factor = nvfp4_scale_factor(max_scale, activation_dtype);
+  ByteTable table{};
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const float scale = f8_e4m3_to_f32(static_cast<std::uint8_t>(byte));
+    const std::uint8_t encoded = nvfp4_scale_byte(scale, report.factor);
+    table[byte] = std::byte{encoded};
+    if (std::isnan(scale)) report.nan_scales += counts[byte];
+    if (scale < 0.0F) report.negative_scales += counts[byte];
+    if (scale > 0.0F && encoded == 0) report.flushed_scales += counts[byte];
+  }
+  return table;
+}
+
+ByteTable encode_e8m0(const Histogram& counts, W4a16ScaleReport& report) {
+  ByteTable table{};
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::uint8_t encoded = e8m0_scale_byte(static_cast<std::uint8_t>(byte));
+    table[byte] = std::byte{encoded};
+    if (byte == 255) {
+      report.nan_scales += counts[byte];
+    } else if (encoded != byte) {
+      report.clamped_scales += counts[byte];
+    }
+  }
+  return table;
+}
+
+// 64 columns of one expert, which both orders keep within themselves.
+template <ScaleOrder order>
+void permute_block(const W4a16ScaleJob& job, std::int64_t block, const ByteTable& table,
+                   const std::byte* scales, std::byte* out) {
+  constexpr std::int64_t columns = 64;
+  std::array<std::int64_t, columns> rows{};
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const std::int64_t n = ByteScaleGrid<order>::source(block * columns + i);
+    rows[static_cast<std::size_t>(i)] = source_place(job, job.rows.source(n), 0);
+  }
+  for (std::int64_t group = 0; group < job.grid.k; ++group) {
+    const std::int64_t step = source_place(job, 0, group);
+    std::byte* const line = out + group * job.grid.n + block * columns;
+    for (std::size_t i = 0; i < columns; ++i) {
+      line[i] = table[std::to_integer<std::size_t>(scales[rows[i] + step])];
+    }
+  }
+}
+
+}  // namespace
+
+W4a16ScaleReport prepare_block_scales(const W4a16ScaleJob& job,
+                                      std::span<const std::byte> block_scales,
+                                      std::span<std::byte> out, Executor& executor) {
+  W4a16ScaleReport report;
+  report.block_scales = job.experts * job.grid.n * job.grid.k;
+  const Histogram counts = count_bytes(job, block_scales, executor);
+  const ByteTable table = job.source == W4a16Source::fp4_e8m0_k32
+                              ? encode_e8m0(counts, report)
+                              : encode_nvfp4(counts, job.activation_dtype, report);
+  const bool grouped = scale_order(job.k, w4a16_group_size(job.source)) == ScaleOrder::grouped;
+  const auto permute =
+      grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
+  const std::int64_t blocks = job.grid.n / 64;
+  parallel_ranges(executor, job.experts * blocks, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t expert = i / blocks;
+      permute(job, i % blocks, table, block_scales.data() + expert * source_bytes(job),
+              out.data() + expert * job.grid.n * job.grid.k);
+    }
+  });
+  return report;
+}
+
+void prepare_global_scales(const W4a16ScaleJob& job, std::span<const std::byte> globals,
+                           std::span<float> out, W4a16ScaleReport& report) {
+  for (std::size_t expert = 0; expert < out.size(); ++expert) {
+    float global = 0.0F;
+    std::memcpy(&global, globals.data() + expert * sizeof global, sizeof global);
+    if (job.source == W4a16Source::compressed_tensors) global = 1.0F / global;
+    // Two steps as the engines do them: the first may overflow although the result would not.
+    const bool raw = job.source == W4a16Source::fp4_e8m0_k32;
+    const float stored =
+        raw ? global : global * w4a16_global_lift(job.activation_dtype) / report.factor;
+    out[expert] = stored;
+    if (!std::isfinite(stored)) ++report.nonfinite_globals;
+    if (stored == 0.0F && global != 0.0F) ++report.flushed_globals;
+  }
+}
+
+}  // namespace fewbit

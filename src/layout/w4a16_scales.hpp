@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales of one matrix of prepare_w4a16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fewbit/executor.hpp"
+#include "layout/place.hpp"
+#include "layout/prepare_w4a16.hpp"
+#include "layout/row_order.hpp"
+
+namespace fewbit {
+
+struct W4a16ScaleJob {
+  W4a16Source source = W4a16Source::modelopt_nvfp4;
+  BlockScaleStorage storage = BlockScaleStorage::plain;
+  DType activation_dtype = DType::bf16;
+  std::int64_t experts = 0;
+  std::int64_t k = 0;
+  Dims grid;         // n, groups along k
+  RowRotation rows;  // rows.rows == grid.n
+};
+
+// block_scales as W4a16Matrix has them; out [experts, groups, n]. Fills the block-scale fields of
+// the report.
+W4a16ScaleReport prepare_block_scales(const W4a16ScaleJob& job,
+                                      std::span<const std::byte> block_scales,
+                                      std::span<std::byte> out, Executor& executor);
+
+// globals: experts f32, any alignment; report.factor is that of the block scales. Adds the
+// global-scale fields to the report.
+void prepare_global_scales(const W4a16ScaleJob& job, std::span<const std::byte> globals,
+                           std::span<float> out, W4a16ScaleReport& report);
+
+}  // namespace fewbit
