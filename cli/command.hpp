@@ -45,6 +45,7 @@ Json selection_json(const Selection& selection);
 void add_backends(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
+void add_convert(CLI::App& app, int& exit_code);
 void add_cpu(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_inspect(app, exit_code);
   add_explain(app, exit_code);
   add_quantize(app, exit_code);
+  add_convert(app, exit_code);
   add_eval(app, exit_code);
   add_generate(app, exit_code);
   add_bench(app, exit_code);

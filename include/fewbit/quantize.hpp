@@ -43,6 +43,29 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
                                            const std::filesystem::path& output,
                                            const QuantizeOptions& options, Executor& executor);
 
+struct DequantizeOptions {
+  DType dtype = DType::bf16;  // or f16, f32
+  std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
+  ProgressFn progress;  // in bytes of the output
+};
+
+struct DequantizeReport {
+  std::int64_t decoded_tensors = 0;
+  std::int64_t kept_tensors = 0;
+  std::uint64_t source_bytes = 0;
+  std::uint64_t output_bytes = 0;
+  // Decoded values that the target type can't hold exactly: each was rounded once.
+  std::int64_t inexact_values = 0;
+};
+
+// Writes the checkpoint with every quantized matrix decoded to 16 or 32 bits, in the same naming,
+// without its quantization config; all other tensors and files as they are. Errors: unsupported
+// (a module that isn't readable, by name; dtype), io, and all of canonicalize.
+Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
+                                               const std::filesystem::path& output,
+                                               const DequantizeOptions& options,
+                                               Executor& executor);
+
 // Round-to-nearest NVFP4 of one matrix (ModelOpt's rule): s2 = amax/2688, block scale =
 // e4m3(clamp(block_amax/(6*s2), 2^-9, 448)), code = e2m1(w / (scale*s2)), ties to even.
 // weights [n, k] f32, k % 16 == 0.

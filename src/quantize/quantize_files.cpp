@@ -77,20 +77,41 @@ Result<void> copy_side_files(const Checkpoint& source, CheckpointWriter& writer)
   return {};
 }
 
+Result<Json> read_config(const Checkpoint& source) {
+  FEWBIT_TRY(const std::shared_ptr<const Json> config, source.json_file("config.json"));
+  if (config == nullptr) return Json(Json::Object{});
+  if (config->is_object()) return *config;
+  return Error{ErrorCode::corrupt, std::string("found ") + config->kind() + ", expected an object",
+               (source.directory() / "config.json").string()};
+}
+
 }  // namespace
 
 Result<void> write_quantized_files(const Checkpoint& source, const QuantizePlan& plan,
                                    CheckpointWriter& writer) {
-  FEWBIT_TRY(const std::shared_ptr<const Json> config, source.json_file("config.json"));
-  if (config != nullptr && !config->is_object()) {
-    return Error{ErrorCode::corrupt,
-                 std::string("found ") + config->kind() + ", expected an object",
-                 (source.directory() / "config.json").string()};
-  }
-  Json updated = config != nullptr ? *config : Json(Json::Object{});
-  updated.set("quantization_config", config_block(plan));
-  FEWBIT_TRY(writer.write_file("config.json", updated.dump(2) + "\n"));
+  FEWBIT_TRY(Json config, read_config(source));
+  config.set("quantization_config", config_block(plan));
+  FEWBIT_TRY(writer.write_file("config.json", config.dump(2) + "\n"));
   FEWBIT_TRY(writer.write_file("hf_quant_config.json", hf_quant_config(plan).dump(2) + "\n"));
+  return copy_side_files(source, writer);
+}
+
+Result<void> write_dequantized_files(const Checkpoint& source, DType dtype,
+                                     CheckpointWriter& writer) {
+  FEWBIT_TRY(const Json config, read_config(source));
+  Json::Object kept;
+  for (const Json::Member& member : *config.as_object()) {
+    if (member.first != "quantization_config" && member.first != "compression_config") {
+      kept.push_back(member);
+    }
+  }
+  Json updated(std::move(kept));
+  const char* name = dtype == DType::bf16  ? "bfloat16"
+                     : dtype == DType::f16 ? "float16"
+                                           : "float32";
+  if (updated.find("torch_dtype") != nullptr) updated.set("torch_dtype", name);
+  if (updated.find("dtype") != nullptr) updated.set("dtype", name);
+  FEWBIT_TRY(writer.write_file("config.json", updated.dump(2) + "\n"));
   return copy_side_files(source, writer);
 }
 

@@ -11,4 +11,8 @@ namespace fewbit {
 Result<void> write_quantized_files(const Checkpoint& source, const QuantizePlan& plan,
                                    CheckpointWriter& writer);
 
+// config.json without its quantization_config, and every other small file of the source.
+Result<void> write_dequantized_files(const Checkpoint& source, DType dtype,
+                                     CheckpointWriter& writer);
+
 }  // namespace fewbit

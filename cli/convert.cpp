@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit convert DIR -o OUT --to bf16: a quantized checkpoint back to 16 or 32 bits.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "progress.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string output;
+  std::string target;
+  std::uint64_t max_shard_megabytes = 5000;
+};
+
+Result<DequantizeOptions> library_options(const Options& options) {
+  const std::optional<DType> dtype = dtype_from_name(options.target);
+  if (dtype != DType::bf16 && dtype != DType::f16 && dtype != DType::f32) {
+    return Error{ErrorCode::invalid_argument, "'" + options.target + "' is none of bf16, f16, f32",
+                 "--to"};
+  }
+  DequantizeOptions out;
+  out.dtype = *dtype;
+  out.max_shard_bytes = options.max_shard_megabytes * 1'000'000;
+  return out;
+}
+
+Json report_json(const Options& options, const DequantizeReport& report) {
+  Json out;
+  out.set("output", options.output);
+  out.set("to", options.target);
+  out.set("decoded_tensors", report.decoded_tensors);
+  out.set("kept_tensors", report.kept_tensors);
+  out.set("inexact_values", report.inexact_values);
+  out.set("source_bytes", report.source_bytes);
+  out.set("output_bytes", report.output_bytes);
+  return out;
+}
+
+Result<int> run_convert(const Options& options) {
+  FEWBIT_TRY(DequantizeOptions library, library_options(options));
+  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
+  ProgressBar bar("decoding", Unit::bytes);
+  library.progress = bar.callback();
+  FEWBIT_TRY(const DequantizeReport report,
+             dequantize_checkpoint(source, options.output, library, *pool));
+  if (options.json) {
+    print_json(report_json(options, report));
+    return exit_fine;
+  }
+  fmt::print("wrote {}\n  {} matrices decoded to {}, {} tensors kept\n  {} -> {}\n", options.output,
+             report.decoded_tensors, options.target, report.kept_tensors,
+             bytes_text(report.source_bytes), bytes_text(report.output_bytes));
+  fmt::print("  {} values had to be rounded to {}\n", report.inexact_values, options.target);
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("convert", "Quantized checkpoint back to bf16, f16 or f32 weights");
+  command->add_option("DIR", options->path, "Quantized checkpoint")->required();
+  command->add_option("-o,--output", options->output, "New directory")->required();
+  command->add_option("--to", options->target, "bf16, f16 or f32")->required();
+  command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+  add_threads_option(*command, *options);
+  add_json_option(*command, *options);
+  command->footer("Example:\n  fewbit convert models/tiny-moe -o tiny-moe-bf16 --to bf16");
+  set_body(*command, *options, exit_code, [options] { return run_convert(*options); });
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams a quantized checkpoint back to 16 or 32 bits, matrices side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "core/convert.hpp"
+#include "quantize/quantize_files.hpp"
+
+namespace fewbit {
+namespace {
+
+// Values decoded at a time by one thread.
+constexpr std::int64_t piece_values = std::int64_t{1} << 20;
+
+// One matrix: a module's, or one expert's of a fused module.
+struct DecodeJob {
+  const Module* module = nullptr;
+  std::int64_t fused_expert = -1;
+  std::string output;
+};
+
+struct DecodePlan {
+  std::vector<DecodeJob> jobs;
+  std::vector<const TensorInfo*> kept;
+  std::vector<TensorSpec> outputs;
+  std::int64_t decoded_tensors = 0;
+};
+
+// "up_proj.weight" from any name of a matrix's codes ("weight_packed", "qweight").
+std::string output_name(const Module& module) { return module.name + ".weight"; }
+
+Result<void> add_module(const Module& module, DType dtype, DecodePlan& plan) {
+  if (!module.unreadable.empty()) {
+    return Error{ErrorCode::unsupported, module.unreadable, module.name};
+  }
+  const bool fused = module.experts > 0;
+  const std::string_view weight = module.part("weight");
+  const std::string output = weight.empty() ? output_name(module) : std::string(weight);
+  plan.outputs.push_back(
+      {output, dtype,
+       fused ? Shape{module.experts, module.n, module.k} : Shape{module.n, module.k}});
+  ++plan.decoded_tensors;
+  for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
+    plan.jobs.push_back({&module, fused ? e : -1, output});
+  }
+  return {};
+}
+
+Result<DecodePlan> make_plan(const Checkpoint& source, const Identified& identified, DType dtype) {
+  DecodePlan plan;
+  std::unordered_set<std::string_view> consumed;
+  for (const Module& module : identified.modules) {
+    if (!module.scheme.quantized()) continue;
+    FEWBIT_TRY(add_module(module, dtype, plan));
+    for (const Module::Part& part : module.parts) {
+      if (part.suffix != "bias") consumed.insert(part.tensor);
+    }
+  }
+  if (plan.jobs.empty()) {
+    return Error{ErrorCode::unsupported, "nothing is quantized, so there is nothing to decode",
+                 source.directory().string()};
+  }
+  for (const TensorInfo& info : source.tensors()) {
+    if (consumed.contains(info.name)) continue;
+    plan.kept.push_back(&info);
+    plan.outputs.push_back({info.name, info.dtype, info.shape});
+  }
+  return plan;
+}
+
+// Decodes a matrix in pieces of rows. Returns how many values were rounded.
+Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& job, DType dtype,
+                                   CheckpointWriter& writer) {
+  FEWBIT_TRY(const QuantizedTensor matrix, canonicalize(source, *job.module, job.fused_expert));
+  const std::int64_t rows = std::clamp<std::int64_t>(piece_values / matrix.k, 1, matrix.n);
+  const auto width = static_cast<std::uint64_t>(dtype_bits(dtype)) / 8;
+  const std::uint64_t base =
+      job.fused_expert < 0 ? 0 : static_cast<std::uint64_t>(job.fused_expert * matrix.n * matrix.k);
+  std::vector<float> values;
+  std::vector<float> back;
+  std::vector<std::byte> bytes;
+  std::int64_t inexact = 0;
+  for (std::int64_t row = 0; row < matrix.n; row += rows) {
+    const std::int64_t count = std::min(rows, matrix.n - row);
+    values.resize(static_cast<std::size_t>(count * matrix.k));
+    bytes.resize(values.size() * width);
+    back.resize(values.size());
+    FEWBIT_TRY(dequantize_rows(matrix, row, values));
+    FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
+    FEWBIT_TRY(convert_to_f32(dtype, bytes, back));
+    for (std::size_t i = 0; i < values.size(); ++i) inexact += values[i] != back[i] ? 1 : 0;
+    const std::uint64_t at = base + static_cast<std::uint64_t>(row * matrix.k);
+    FEWBIT_TRY(writer.write(job.output, bytes, at * width));
+  }
+  return inexact;
+}
+
+class Job {
+ public:
+  Job(const Checkpoint& source, const DequantizeOptions& options, Executor& executor,
+      const DecodePlan& plan, CheckpointWriter& writer)
+      : source_(source), options_(options), executor_(executor), plan_(plan), writer_(writer) {}
+
+  Result<DequantizeReport> run() {
+    report_.decoded_tensors = plan_.decoded_tensors;
+    report_.kept_tensors = static_cast<std::int64_t>(plan_.kept.size());
+    report_.source_bytes = source_.total_bytes();
+    for (const TensorSpec& spec : plan_.outputs) {
+      FEWBIT_TRY(const std::uint64_t bytes, tensor_bytes(spec.dtype, spec.shape));
+      report_.output_bytes += bytes;
+    }
+    const auto batch = static_cast<std::size_t>(std::max(executor_.threads(), 1)) * 4;
+    for (std::size_t first = 0; first < plan_.jobs.size(); first += batch) {
+      const std::size_t count = std::min(batch, plan_.jobs.size() - first);
+      FEWBIT_TRY(decode_batch(std::span(plan_.jobs).subspan(first, count)));
+    }
+    for (const TensorInfo* info : plan_.kept) {
+      FEWBIT_TRY(writer_.write(info->name, source_.tensor(*info).view.bytes));
+      source_.release(*info);
+      FEWBIT_TRY(advance(info->bytes));
+    }
+    return report_;
+  }
+
+ private:
+  // Progress and cancelling happen between batches, on the caller's thread.
+  Result<void> decode_batch(std::span<const DecodeJob> jobs) {
+    std::vector<std::optional<Result<std::int64_t>>> results(jobs.size());
+    parallel_for(executor_, static_cast<int>(jobs.size()), [&](int i) {
+      const auto at = static_cast<std::size_t>(i);
+      results[at].emplace(decode_matrix(source_, jobs[at], options_.dtype, writer_));
+    });
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      FEWBIT_TRY(const std::int64_t inexact, *std::move(results[i]));
+      report_.inexact_values += inexact;
+      const Module& module = *jobs[i].module;
+      bytes += static_cast<std::uint64_t>(module.n * module.k) *
+               static_cast<std::uint64_t>(dtype_bits(options_.dtype)) / 8;
+    }
+    return advance(bytes);
+  }
+
+  Result<void> advance(std::uint64_t bytes) {
+    done_ += bytes;
+    if (!options_.progress || options_.progress(done_, report_.output_bytes)) return {};
+    return Error{ErrorCode::cancelled,
+                 fmt::format("cancelled after {} of {} bytes", done_, report_.output_bytes), ""};
+  }
+
+  const Checkpoint& source_;
+  const DequantizeOptions& options_;
+  Executor& executor_;
+  const DecodePlan& plan_;
+  CheckpointWriter& writer_;
+  DequantizeReport report_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
+Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
+                                               const std::filesystem::path& output,
+                                               const DequantizeOptions& options,
+                                               Executor& executor) {
+  if (options.dtype != DType::bf16 && options.dtype != DType::f16 && options.dtype != DType::f32) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("target is {}, expected bf16, f16 or f32", dtype_name(options.dtype)),
+                 ""};
+  }
+  FEWBIT_TRY(const Identified identified, identify(source));
+  FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));
+  WriterOptions writer_options;
+  writer_options.max_shard_bytes = options.max_shard_bytes;
+  FEWBIT_TRY(CheckpointWriter writer,
+             CheckpointWriter::create(output, plan.outputs, writer_options));
+  Job job(source, options, executor, plan, writer);
+  FEWBIT_TRY(const DequantizeReport report, job.run());
+  FEWBIT_TRY(write_dequantized_files(source, options.dtype, writer));
+  FEWBIT_TRY(writer.finish());
+  return report;
+}
+
+}  // namespace fewbit
