@@ -109,6 +109,8 @@ class Model {
 
   const ModelConfig& config() const;
   const ModelReport& report() const;
+  // What it was loaded with; its work around the model (scoring) runs there too.
+  Executor& executor() const;
 
   // capacity: most positions; at most config().max_positions. Error invalid_argument otherwise.
   Result<Sequence> new_sequence(std::int64_t capacity) const;
@@ -130,6 +132,8 @@ class Model {
  private:
   struct State;
   explicit Model(std::unique_ptr<State> state);
+  template <class CallFn>
+  Result<void> run(Sequence& sequence, std::span<const std::int32_t> ids, CallFn&& call) const;
   std::unique_ptr<State> state_;
 };
 

@@ -2,6 +2,7 @@
 // The backends, in order of preference.
 #include <array>
 
+#include "backends/cpu/cpu.hpp"
 #include "backends/reference/reference.hpp"
 #include "select/backend.hpp"
 
@@ -9,6 +10,9 @@ namespace fewbit {
 
 std::span<const Backend* const> all_backends() {
   static constexpr std::array backends{
+      &cpu_avx512_backend,
+      &cpu_avx2_backend,
+      &cpu_generic_backend,
       &reference_backend,
   };
   return backends;

@@ -46,9 +46,9 @@ Result<void> map_shards(Container& container, const fs::path& named_by) {
                named_by.string()};
 }
 
-void merge_metadata(Container& container, std::map<std::string, std::string> metadata,
+void merge_metadata(Container& container, const std::map<std::string, std::string>& metadata,
                     const fs::path& path) {
-  for (auto& [key, value] : metadata) {
+  for (const auto& [key, value] : metadata) {
     const auto [at, added] = container.metadata.emplace(key, value);
     if (added || at->second == value) continue;
     container.findings.push_back({Level::info, "metadata-differs", path.string(),
@@ -67,7 +67,7 @@ Result<void> read_headers(Container& container) {
       container.total_bytes += info.bytes;
       container.tensors.push_back(std::move(info));
     }
-    merge_metadata(container, std::move(header.metadata), file.path());
+    merge_metadata(container, header.metadata, file.path());
   }
   std::sort(container.tensors.begin(), container.tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
@@ -162,6 +162,7 @@ Result<Container> open_directory(const fs::path& directory) {
   if (std::find(files.begin(), files.end(), chosen) == files.end()) {
     if (files.size() != 1) {
       std::vector<std::string> names;
+      names.reserve(files.size());
       for (const fs::path& file : files) names.push_back(quote(file.filename().string()));
       return Error{
           ErrorCode::not_found,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "scheme/config_section.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
@@ -94,19 +96,16 @@ void validate_config_sizes(Validation& validation) {
   const auto config = validation.checkpoint.json_file("config.json");
   if (!config || *config == nullptr) return;
   const Sizes sizes = read_sizes(**config);
-  std::int64_t most_layers = 0;
-  const Module* last = nullptr;
+  std::int64_t layers = 0;
   for (const Module& module : validation.identified.modules) {
     validate_size(validation, sizes, module);
-    if (module.layer < most_layers) continue;
-    most_layers = module.layer + 1;
-    last = &module;
+    layers = std::max<std::int64_t>(layers, module.layer + std::int64_t{1});
   }
   // More layers are token-prediction heads; fewer can't be.
-  if (sizes.layers && most_layers < *sizes.layers && last != nullptr) {
-    validation.add(*last, Level::error, "layers-missing", last->name,
-                   fmt::format("layers 0 to {}", most_layers - 1),
-                   fmt::format("{} layers by config.json", *sizes.layers));
+  if (sizes.layers && layers > 0 && layers < *sizes.layers) {
+    validation.groups.add(Role::other, {Level::error, "layers-missing", "config.json",
+                                        fmt::format("tensors of layers 0 to {}", layers - 1),
+                                        fmt::format("{} layers by config.json", *sizes.layers)});
   }
 }
 

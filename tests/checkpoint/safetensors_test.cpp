@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 
 #include "checkpoint/raw_safetensors.hpp"
@@ -94,7 +95,7 @@ struct Hostile {
   std::string says;
 };
 
-void PrintTo(const Hostile& hostile, std::ostream* out) { *out << hostile.label; }
+std::ostream& operator<<(std::ostream& out, const Hostile& hostile) { return out << hostile.label; }
 
 std::string one(std::string_view dtype, std::string_view shape, std::string_view offsets,
                 std::string_view data = "01234567") {

@@ -27,6 +27,9 @@ constexpr Op ops[] = {
     {"encode_e2m1", encode_e2m1},
     {"nf3_codebook", nf3_codebook},
     {"dequant_nvfp4", dequant_nvfp4},
+    {"dequant_gguf", dequant_gguf},
+    {"dequant_q2_0", dequant_q2_0},
+    {"quantize_gguf", quantize_gguf},
 };
 
 }  // namespace

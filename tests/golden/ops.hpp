@@ -8,6 +8,10 @@ namespace fewbit::golden {
 
 // ops_dequant.cpp
 Result<Outputs> dequant_nvfp4(const GoldenCase& golden_case);
+// ops_gguf.cpp
+Result<Outputs> dequant_gguf(const GoldenCase& c);
+Result<Outputs> dequant_q2_0(const GoldenCase& c);
+Result<Outputs> quantize_gguf(const GoldenCase& c);
 
 // ops_numeric.cpp
 Result<Outputs> decode_e4m3fn(const GoldenCase& golden_case);

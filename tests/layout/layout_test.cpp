@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layout/b12x_packed.hpp"
+#include "layout/cpu_f4_lane16.hpp"
 #include "layout/pack.hpp"
 #include "layout/place.hpp"
 #include "layout/row_major.hpp"
@@ -35,7 +36,8 @@ class LayoutTest : public ::testing::Test {
 
 using Layouts =
     ::testing::Types<RowMajor<4>, RowMajor<8>, RowMajor<16>, B12xPacked, GroupedByteScales,
-                     SingleByteScales, Swizzle128x4<8>, Swizzle128x4<16>>;
+                     SingleByteScales, Swizzle128x4<8>, Swizzle128x4<16>, CpuF4Lane16,
+                     CpuF4Lane16Scales>;
 TYPED_TEST_SUITE(LayoutTest, Layouts);
 
 TYPED_TEST(LayoutTest, IsALayoutAndAcceptsSomeOfTheTestedSizes) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernel_table.hpp"
+
+namespace fewbit::cpu {
+namespace {
+
+constexpr Kernels generic_kernels = {
+    .level = IsaLevel::generic,
+    .backend = "cpu_generic",
+    .f4_lane16 = f4_lane16_generic,
+    .bf16_rows = bf16_rows_generic,
+    .f16_rows = f16_rows_generic,
+    .f32_rows = f32_rows_generic,
+};
+constexpr Kernels avx2_kernels = {
+    .level = IsaLevel::avx2,
+    .backend = "cpu_avx2",
+    .f4_lane16 = f4_lane16_avx2,
+    .bf16_rows = bf16_rows_avx2,
+    .f16_rows = f16_rows_avx2,
+    .f32_rows = f32_rows_avx2,
+};
+constexpr Kernels avx512_kernels = {
+    .level = IsaLevel::avx512,
+    .backend = "cpu_avx512",
+    .f4_lane16 = f4_lane16_avx512,
+    .bf16_rows = bf16_rows_avx512,
+    .f16_rows = f16_rows_avx512,
+    .f32_rows = f32_rows_avx512,
+};
+
+constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_store_bf16, round_bf16, 2};
+constexpr PanelConversions f16_conversions = {panel_load_f16, panel_store_f16, round_f16, 2};
+constexpr PanelConversions f32_conversions = {panel_load_f32, panel_store_f32, round_f32, 4};
+
+}  // namespace
+
+const Kernels& kernels_of(IsaLevel level) {
+  if (level == IsaLevel::avx512) return avx512_kernels;
+  return level == IsaLevel::avx2 ? avx2_kernels : generic_kernels;
+}
+
+PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype) {
+  if (dtype == DType::bf16) return kernels.bf16_rows;
+  return dtype == DType::f16 ? kernels.f16_rows : kernels.f32_rows;
+}
+
+const PanelConversions& conversions_of(DType dtype) {
+  if (dtype == DType::bf16) return bf16_conversions;
+  return dtype == DType::f16 ? f16_conversions : f32_conversions;
+}
+
+}  // namespace fewbit::cpu

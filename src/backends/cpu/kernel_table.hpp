@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of one instruction-set level, chosen once at preparation.
+#pragma once
+
+#include "fewbit/selection.hpp"
+#include "kernels/cpu/f4_lane16.hpp"
+#include "kernels/cpu/panel.hpp"
+#include "kernels/cpu/plain_rows.hpp"
+
+namespace fewbit::cpu {
+
+struct Kernels {
+  IsaLevel level;
+  const char* backend;
+  F4Lane16Fn* f4_lane16;
+  PlainRowsFn* bf16_rows;
+  PlainRowsFn* f16_rows;
+  PlainRowsFn* f32_rows;
+};
+
+// level: generic, avx2 or avx512.
+const Kernels& kernels_of(IsaLevel level);
+// dtype: bf16, f16 or f32, as the support rules guarantee.
+PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype);
+
+// Conversions between an activation type and panels, the same at every level.
+struct PanelConversions {
+  PanelLoadFn* load;
+  PanelStoreFn* store;
+  RoundFn* round;
+  std::int64_t element_bytes;
+};
+const PanelConversions& conversions_of(DType dtype);
+
+}  // namespace fewbit::cpu

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scratch memory of one pass over a MoE layer: sizes from the problem, pieces by offset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backends/cpu/panels.hpp"
+#include "fewbit/result.hpp"
+#include "fewbit/selection.hpp"
+
+namespace fewbit::cpu {
+
+// One panel of an expert: routes [first, first + tokens) of the sorted list.
+struct Panel {
+  std::int32_t first = 0;
+  std::int32_t tokens = 0;
+};
+
+// All of it, for up to `tokens` tokens. R = tokens * top_k routes, E experts.
+struct MoeWorkspace {
+  std::span<std::int32_t> counts;       // [E] routes of an expert
+  std::span<std::int32_t> offsets;      // [E + 1] where they begin in the sorted list
+  std::span<std::int32_t> routes;       // [R] sorted list: route at a position
+  std::span<std::int32_t> positions;    // [R] its inverse; -1: dropped
+  std::span<std::int32_t> panel_begin;  // [E + 1] first panel of an expert
+  std::span<std::int32_t> panel_of;     // [R] panel of a position
+  std::span<Panel> panels;              // [E + R / max_panel_tokens]
+  std::span<float> hidden_amax;         // [R] by position
+  std::span<float> hidden;     // [R, hidden_size padded to 16] panels; later the routes' outputs
+  std::span<float> activated;  // [R, intermediate_size padded to 16] panels
+};
+
+// Error limit when the sizes overflow.
+Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, std::int64_t tokens);
+// Precondition: memory holds moe_workspace_bytes(problem, tokens), aligned to 64.
+MoeWorkspace moe_workspace(const MoeProblem& problem, std::int64_t tokens,
+                           std::span<std::byte> memory);
+
+}  // namespace fewbit::cpu

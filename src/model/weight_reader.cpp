@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/weight_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "core/convert.hpp"
+#include "fewbit/quantized.hpp"
+#include "model/element.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_plain_float(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+}  // namespace
+
+Result<RmsNorm> WeightReader::norm(const std::string& module, std::int64_t width) {
+  const std::string name = module + ".weight";
+  const TensorInfo* info = source_.checkpoint.find(name);
+  const Shape expected{width};
+  if (info == nullptr) {
+    return Error{ErrorCode::not_found,
+                 fmt::format("tensor is missing, expected shape {}", shape_text(expected)), name};
+  }
+  if (info->shape != expected) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("shape is {}, config.json needs {}", shape_text(info->shape),
+                             shape_text(expected)),
+                 name};
+  }
+  if (!is_plain_float(info->dtype)) {
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format("dtype is {}, expected bf16, f16, f32 or f64", dtype_name(info->dtype)), name};
+  }
+  RmsNorm norm{std::vector<float>(to_size(width)), static_cast<float>(source_.config.rms_norm_eps)};
+  FEWBIT_TRY(convert_to_f32(info->dtype, source_.checkpoint.tensor(*info).view.bytes, norm.weight));
+  FEWBIT_TRY(prepared(info->bytes));
+  return norm;
+}
+
+Result<const Module*> WeightReader::readable_module(const std::string& name,
+                                                    const std::string& expected) const {
+  const Module* module = source_.identified.find(name);
+  if (module == nullptr) {
+    return Error{ErrorCode::not_found,
+                 fmt::format("tensor is missing, expected shape {}", expected), name + ".weight"};
+  }
+  if (!module->unreadable.empty()) {
+    return Error{ErrorCode::unsupported, module->unreadable, name};
+  }
+  if (const std::string_view bias = module->part("bias"); !bias.empty()) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("model_type {} has no bias here", source_.config.model_type),
+                 std::string(bias)};
+  }
+  return module;
+}
+
+Result<QuantizedTensor> WeightReader::matrix(const std::string& module, MatrixShape shape) {
+  const std::string expected = shape_text(Shape{shape.n, shape.k});
+  FEWBIT_TRY(const Module* found, readable_module(module, expected));
+  FEWBIT_TRY(QuantizedTensor tensor, canonicalize(source_.checkpoint, *found));
+  if (tensor.n != shape.n || tensor.k != shape.k) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("shape is {}, config.json needs {}",
+                             shape_text(Shape{tensor.n, tensor.k}), expected),
+                 std::string(found->part("weight"))};
+  }
+  if (!tensor.scheme.quantized() && !is_plain_float(tensor.scheme.weight)) {
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format("dtype is {}, expected bf16, f16 or f32", dtype_name(tensor.scheme.weight)),
+        std::string(found->part("weight"))};
+  }
+  return tensor;
+}
+
+Result<LinearLayer> WeightReader::linear(const std::string& module, MatrixShape shape,
+                                         DType output_dtype) {
+  FEWBIT_TRY(const QuantizedTensor weight, matrix(module, shape));
+  const LinearProblem problem{.n = shape.n,
+                              .k = shape.k,
+                              .weight = weight.scheme,
+                              .activation_dtype = activation_dtype(),
+                              .output_dtype = output_dtype,
+                              .max_tokens = source_.options.max_tokens,
+                              .where = module};
+  FEWBIT_TRY(LinearLayer layer,
+             LinearLayer::prepare(problem, weight, source_.device, {}, *source_.executor));
+  const PreparedInfo info = layer.info();
+  report_.owned_bytes += info.owned_bytes;
+  report_.mapped_bytes += info.mapped_bytes;
+  FEWBIT_TRY(prepared(weight.codes.view.bytes.size() + weight.scales.view.bytes.size()));
+  return layer;
+}
+
+Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
+  for (const Module& module : source_.identified.modules) {
+    if (module.layer == layer && module.expert != -1) {
+      FEWBIT_TRY(readable_module(module.name, ""));
+    }
+  }
+  FEWBIT_TRY(const MoeWeights weights, gather_moe(source_.checkpoint, source_.identified, layer));
+  const ModelConfig& config = source_.config;
+  if (static_cast<std::int64_t>(weights.experts.size()) != config.num_experts) {
+    return Error{
+        ErrorCode::inconsistent,
+        fmt::format("{} experts, config.json needs {}", weights.experts.size(), config.num_experts),
+        prefix};
+  }
+  Result<MoeProblem> made =
+      make_problem(weights, config, activation_dtype(), source_.options.max_tokens);
+  if (!made) return Error{made.error().code, made.error().what, prefix};
+  MoeProblem& problem = *made;
+  problem.where = prefix;
+  FEWBIT_TRY(const Selection selection,
+             select_backend(problem, source_.device, {source_.options.backend}));
+  FEWBIT_TRY(MoeLayer experts,
+             MoeLayer::prepare(selection, problem, weights, source_.device, *source_.executor));
+  if (report_.moe_selections.empty()) report_.moe_problem = problem;
+  report_.moe_selections.push_back(selection);
+  FEWBIT_TRY(finish_experts(layer, experts));
+  return experts;
+}
+
+Result<void> WeightReader::finish_experts(int layer, const MoeLayer& experts) {
+  const PreparedInfo info = experts.info();
+  report_.owned_bytes += info.owned_bytes;
+  report_.mapped_bytes += info.mapped_bytes;
+  std::uint64_t bytes = 0;
+  for (const Module& module : source_.identified.modules) {
+    if (module.layer != layer || module.expert == -1) continue;
+    for (const Module::Part& part : module.parts) {
+      const TensorInfo* tensor = source_.checkpoint.find(part.tensor);
+      if (tensor == nullptr) continue;
+      bytes += tensor->bytes;
+      if (info.mapped_bytes == 0) source_.checkpoint.release(*tensor);
+    }
+  }
+  return prepared(bytes);
+}
+
+void WeightReader::count_mapped(const QuantizedTensor& tensor) {
+  report_.mapped_bytes += tensor.codes.view.bytes.size() + tensor.scales.view.bytes.size();
+}
+
+Result<void> WeightReader::prepared(std::uint64_t checkpoint_bytes) {
+  report_.checkpoint_bytes = source_.checkpoint.total_bytes();
+  prepared_bytes_ = std::min(prepared_bytes_ + checkpoint_bytes, report_.checkpoint_bytes);
+  const ProgressFn& progress = source_.options.progress;
+  if (progress && !progress(prepared_bytes_, report_.checkpoint_bytes)) {
+    return Error{
+        ErrorCode::cancelled,
+        fmt::format("stopped after {} of {} bytes", prepared_bytes_, report_.checkpoint_bytes),
+        source_.checkpoint.directory().string()};
+  }
+  return {};
+}
+
+}  // namespace fewbit

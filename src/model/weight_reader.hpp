@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a family takes its weights from: every tensor checked against the config by name and
+// number, every matrix prepared for the backend that runs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fewbit/checkpoint.hpp"
+#include "fewbit/executor.hpp"
+#include "fewbit/linear.hpp"
+#include "fewbit/model.hpp"
+#include "fewbit/moe.hpp"
+#include "fewbit/scheme.hpp"
+#include "model/rms_norm.hpp"
+
+namespace fewbit {
+
+class WeightReader {
+ public:
+  struct Source {
+    Checkpoint checkpoint;
+    Identified identified;
+    ModelConfig config;
+    ModelOptions options;
+    DeviceInfo device;
+    Executor* executor = nullptr;
+  };
+  explicit WeightReader(Source source) : source_(std::move(source)) {}
+
+  const ModelConfig& config() const { return source_.config; }
+  DType activation_dtype() const { return source_.options.activation_dtype; }
+  const DeviceInfo& device() const { return source_.device; }
+  int threads() const { return source_.executor->threads(); }
+  bool has_module(const std::string& name) const {
+    return source_.identified.find(name) != nullptr;
+  }
+
+  // Shapes as the config wants them; `n` and `k` as in QuantizedTensor.
+  struct MatrixShape {
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+  };
+  // All errors name the tensor: not_found, corrupt (shape or dtype, found and expected),
+  // unsupported (a module that isn't readable, or that has a bias).
+  Result<RmsNorm> norm(const std::string& module, std::int64_t width);
+  Result<QuantizedTensor> matrix(const std::string& module, MatrixShape shape);
+  Result<LinearLayer> linear(const std::string& module, MatrixShape shape, DType output_dtype);
+  // The routed experts of a layer, whose modules begin with `prefix`
+  // ("model.layers.0.mlp.experts"). Once packed, their pages of the checkpoint are let go.
+  Result<MoeLayer> experts(int layer, const std::string& prefix);
+
+  // Adds to the report; error cancelled when the progress callback says so.
+  Result<void> prepared(std::uint64_t checkpoint_bytes);
+  // The embedding is read in place, row by row.
+  void count_mapped(const QuantizedTensor& tensor);
+  const ModelReport& report() const { return report_; }
+
+ private:
+  Result<const Module*> readable_module(const std::string& name, const std::string& expected) const;
+  Result<void> finish_experts(int layer, const MoeLayer& experts);
+
+  Source source_;
+  ModelReport report_;
+  std::uint64_t prepared_bytes_ = 0;
+};
+
+}  // namespace fewbit

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instruction-set levels that CPU kernels are tested at.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "fewbit/selection.hpp"
+
+namespace fewbit::test {
+
+// Whether this CPU may run a level (FEWBIT_ISA caps it); generic always.
+inline bool usable(IsaLevel level) {
+  static const Result<DeviceInfo> device = detect_cpu();
+  return level == IsaLevel::generic || (device && level <= device->isa);
+}
+
+// A skipped level says so; generic is never skipped, so every run tests something.
+#define FEWBIT_SKIP_UNUSABLE(level)   \
+  if (!::fewbit::test::usable(level)) \
+  GTEST_SKIP() << "this CPU (or FEWBIT_ISA) does not allow " << ::fewbit::isa_name(level)
+
+inline std::string level_suffix(const ::testing::TestParamInfo<IsaLevel>& info) {
+  return isa_name(info.param);
+}
+
+#define FEWBIT_INSTANTIATE_LEVELS(suite)                                       \
+  INSTANTIATE_TEST_SUITE_P(                                                    \
+      Levels, suite,                                                           \
+      ::testing::Values(::fewbit::IsaLevel::generic, ::fewbit::IsaLevel::avx2, \
+                        ::fewbit::IsaLevel::avx512),                           \
+      ::fewbit::test::level_suffix)
+
+}  // namespace fewbit::test

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unquantized checkpoints, and everything that must not be taken for one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fewbit/scheme.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/small_checkpoint.hpp"
+
+namespace fewbit {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* linear = "model.layers.0.mlp.experts.0.up_proj";
+
+Identified identified(SmallCheckpoint& small) {
+  Result<Identified> found = identify(small.open());
+  EXPECT_TRUE(found) << found.error().message();
+  return *std::move(found);
+}
+
+TEST(IdentifyPlain, SixteenBitWeightsAreUnquantized) {
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  const Identified found = identified(small);
+  EXPECT_EQ(found.producer, Producer::unquantized);
+  EXPECT_THAT(found.findings, IsEmpty());
+  const Module* down = found.find(0, Role::down_proj, 1);
+  ASSERT_NE(down, nullptr);
+  EXPECT_EQ(down->scheme, plain_scheme(DType::bf16));
+  EXPECT_EQ(down->n, 32);
+  EXPECT_EQ(down->k, 16);
+  EXPECT_EQ(found.find("model.norm")->n, 32);
+  EXPECT_EQ(found.find("model.norm")->k, 0);
+}
+
+TEST(IdentifyPlain, KeyScalesTablesAndBiasesAreNoQuantization) {
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  small.add_f32("model.layers.0.self_attn.k_proj.k_scale", {}, {1.0F});
+  small.add_f32("model.layers.0.mlp.gate.e_score_correction_bias", {2}, {1.0F});
+  small.add("model.position_ids", DType::i64, {1, 4});
+  small.add_bf16("model.layers.0.self_attn.q_proj.bias", {32});
+  const Identified found = identified(small);
+  EXPECT_EQ(found.producer, Producer::unquantized);
+  EXPECT_THAT(found.findings, IsEmpty());
+  EXPECT_EQ(found.find("model.layers.0.mlp.gate.e_score_correction_bias")->role, Role::router_bias);
+}
+
+TEST(IdentifyPlain, FusedExpertsAreReadableOnlyTheRightWayRound) {
+  const std::string gate_up = "model.layers.0.mlp.experts.gate_up_proj";
+  SmallCheckpoint rows;
+  rows.add_bf16(gate_up, {2, 48, 32}).file("config.json", SmallCheckpoint::config(""));
+  const Identified found = identified(rows);
+  EXPECT_EQ(found.find(gate_up)->unreadable, "");
+  EXPECT_EQ(found.find(gate_up)->experts, 2);
+  EXPECT_EQ(found.find(gate_up)->n, 48);
+
+  SmallCheckpoint columns;
+  columns.add_bf16(gate_up, {2, 32, 48}).file("config.json", SmallCheckpoint::config(""));
+  EXPECT_THAT(identified(columns).find(gate_up)->unreadable, HasSubstr("transposed"));
+
+  // Square: only the family tells.
+  for (const auto& [type, says] :
+       {std::pair{"llama4_text", "transposed"}, {"gpt_oss", "interleaved"}, {"qwen3_5_moe", ""}}) {
+    SmallCheckpoint square;
+    square.add_bf16(gate_up, {2, 32, 32});
+    square.file("config.json",
+                std::string(R"({"hidden_size": 32, "model_type": ")") + type + "\"}");
+    EXPECT_THAT(identified(square).find(gate_up)->unreadable, HasSubstr(says)) << type;
+  }
+
+  SmallCheckpoint unknown;
+  unknown.add_bf16(gate_up, {2, 48, 32});
+  EXPECT_THAT(identified(unknown).find(gate_up)->unreadable, HasSubstr("hidden_size"));
+}
+
+struct Part {
+  const char* suffix;
+  DType dtype;
+  Shape shape;
+};
+struct Named {
+  const char* method;  // quant_method; empty: no config at all
+  std::vector<Part> parts;
+  Producer producer;
+};
+
+TEST(IdentifyOthers, TensorsNameTheProducerWithOrWithoutAConfig) {
+  const std::vector<Named> rows = {
+      {"",
+       {{"qweight", DType::i32, {4, 16}},
+        {"qzeros", DType::i32, {1, 2}},
+        {"scales", DType::f16, {1, 16}},
+        {"g_idx", DType::i32, {32}}},
+       Producer::gptq},
+      {"auto-round",
+       {{"qweight", DType::i32, {4, 16}},
+        {"qzeros", DType::i32, {1, 2}},
+        {"scales", DType::f16, {1, 16}},
+        {"g_idx", DType::i32, {32}}},
+       Producer::auto_round},
+      {"",
+       {{"qweight", DType::i32, {32, 2}},
+        {"qzeros", DType::i32, {1, 2}},
+        {"scales", DType::f16, {1, 16}}},
+       Producer::awq},
+      {"gptq", {{"qweight", DType::i32, {32, 2}}, {"scales", DType::f16, {1, 16}}}, Producer::gptq},
+      {"",
+       {{"weight_packed", DType::i32, {16, 4}},
+        {"weight_scale", DType::bf16, {16, 1}},
+        {"weight_shape", DType::i64, {2}}},
+       Producer::compressed_tensors},
+      {"",
+       {{"weight_packed", DType::u8, {16, 16}},
+        {"weight_scale", DType::f8_e4m3, {16, 2}},
+        {"weight_global_scale", DType::f32, {1}}},
+       Producer::compressed_tensors},
+      {"",
+       {{"weight", DType::f8_e4m3, {16, 32}}, {"weight_scale_inv", DType::f32, {1, 1}}},
+       Producer::fp8},
+      {"compressed-tensors",
+       {{"weight", DType::f8_e4m3, {16, 32}}, {"weight_scale", DType::bf16, {16, 1}}},
+       Producer::compressed_tensors},
+      {"", {{"weight", DType::i8, {16, 16}}, {"scale", DType::f8_e8m0, {16, 1}}}, Producer::mxfp4},
+      {"",
+       {{"blocks", DType::u8, {2, 16, 1, 16}}, {"scales", DType::u8, {2, 16, 1}}},
+       Producer::mxfp4},
+      {"quark",
+       {{"weight", DType::u8, {16, 16}},
+        {"weight_scale", DType::f8_e4m3, {16, 2}},
+        {"weight_scale_2", DType::f32, {}}},
+       Producer::quark},
+      {"",
+       {{"weight", DType::u8, {256, 1}},
+        {"weight.absmax", DType::f32, {8}},
+        {"weight.quant_map", DType::f32, {16}}},
+       Producer::bitsandbytes},
+      {"", {{"weight", DType::i8, {16, 32}}, {"SCB", DType::f32, {16}}}, Producer::bitsandbytes},
+      {"",
+       {{"W_q", DType::u8, {8, 32}}, {"scale", DType::f16, {16}}, {"zero", DType::f16, {16}}},
+       Producer::hqq},
+      {"",
+       {{"q_weight", DType::i32, {4, 16}},
+        {"q_invperm", DType::i32, {32}},
+        {"q_scale", DType::i32, {1, 2}},
+        {"q_scale_max", DType::f16, {1}},
+        {"q_groups", DType::i16, {2}}},
+       Producer::exl2},
+      {"",
+       {{"trellis", DType::i16, {2, 1, 64}}, {"suh", DType::f16, {32}}, {"svh", DType::f16, {16}}},
+       Producer::exl3},
+      {"bitnet",
+       {{"weight", DType::u8, {4, 32}}, {"weight_scale", DType::bf16, {1}}},
+       Producer::ternary},
+      // MLX
+      {"",
+       {{"weight", DType::u32, {16, 4}},
+        {"scales", DType::f16, {16, 1}},
+        {"biases", DType::f16, {16, 1}}},
+       Producer::unknown},
+      // nothing that is known
+      {"", {{"weight", DType::u8, {16, 16}}}, Producer::unknown},
+      {"",
+       {{"weight", DType::bf16, {16, 32}}, {"weight_scale", DType::f32, {16}}},
+       Producer::unknown},
+      {"", {{"weight_scale", DType::f32, {16}}}, Producer::unknown},
+  };
+  for (const Named& row : rows) {
+    SmallCheckpoint small;
+    small.add_bf16("model.norm.weight", {32}, {1.0F});
+    for (const Part& part : row.parts) {
+      small.add(std::string(linear) + "." + part.suffix, part.dtype, part.shape);
+    }
+    if (*row.method != '\0') {
+      small.file("config.json", std::string(R"({"quantization_config": {"quant_method": ")") +
+                                    row.method + "\"}}");
+    }
+    const Identified found = identified(small);
+    SCOPED_TRACE(std::string(producer_name(row.producer)) + " " + row.parts.front().suffix);
+    EXPECT_STREQ(producer_name(found.producer), producer_name(row.producer));
+    const Module* module = found.find(linear);
+    ASSERT_NE(module, nullptr);
+    EXPECT_EQ(module->parts.size(), row.parts.size());
+    EXPECT_EQ(module->scheme.producer, row.producer);
+    if (row.producer != Producer::unknown) {
+      EXPECT_EQ(module->unreadable,
+                std::string(producer_name(row.producer)) + " is not readable yet");
+    } else {
+      EXPECT_NE(module->unreadable, "");
+    }
+    EXPECT_EQ(found.find("model.norm")->unreadable, "");
+  }
+}
+
+TEST(IdentifyOthers, AnUnknownMethodMakesNothingReadable) {
+  for (const char* block : {R"({"quant_method": "sparkle4"})", R"({"bits": 4})", R"("sparkle4")"}) {
+    SmallCheckpoint small = SmallCheckpoint::bf16();
+    small.file("config.json",
+               SmallCheckpoint::config(std::string("\"quantization_config\": ") + block + ","));
+    const Identified found = identified(small);
+    EXPECT_EQ(found.producer, Producer::unknown) << block;
+    for (const Module& module : found.modules) {
+      EXPECT_THAT(module.unreadable, HasSubstr("quant_method")) << module.name;
+    }
+  }
+  SmallCheckpoint named = SmallCheckpoint::bf16();
+  named.file("config.json",
+             SmallCheckpoint::config(R"("quantization_config": {"quant_method": "sparkle4"},)"));
+  EXPECT_THAT(identified(named).modules.front().unreadable,
+              HasSubstr("quant_method \"sparkle4\" of config.json quantization_config"));
+}
+
+TEST(IdentifyOthers, AMethodWhosePlainTensorsAreQuantizedWhileLoadingIsNotUnquantized) {
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  small.file("config.json", SmallCheckpoint::config(
+                                R"("quantization_config": {"quant_method": "bitsandbytes"},)"));
+  const Identified found = identified(small);
+  EXPECT_EQ(found.producer, Producer::bitsandbytes);
+  EXPECT_EQ(found.find(linear)->unreadable, "bitsandbytes is not readable yet");
+  EXPECT_EQ(found.find("model.norm")->unreadable, "");
+}
+
+TEST(IdentifyOthers, AConfigThatNamesAnotherProducerIsReported) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.file("config.json",
+             SmallCheckpoint::config(R"("quantization_config": {"quant_method": "fp8"},)"));
+  const Identified found = identified(small);
+  EXPECT_EQ(found.producer, Producer::modelopt);
+  EXPECT_THAT(found.findings, Contains(AllOf(Field(&Finding::rule, "config-producer"),
+                                             Field(&Finding::found, "quant_method \"fp8\""),
+                                             Field(&Finding::expected, HasSubstr("ModelOpt")))));
+}
+
+TEST(IdentifyOthers, NullAndEmptyBlocksAreNone) {
+  for (const char* block : {"null", "{}"}) {
+    SmallCheckpoint small = SmallCheckpoint::bf16();
+    small.file("config.json",
+               SmallCheckpoint::config(std::string("\"quantization_config\": ") + block + ","));
+    EXPECT_EQ(identified(small).producer, Producer::unquantized) << block;
+  }
+}
+
+}  // namespace
+}  // namespace fewbit

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "fewbit/scheme.hpp"
+#include "scheme/small_checkpoint.hpp"
+
+namespace fewbit {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A checkpoint with one tensor and this config.
+Result<ModelConfig> read(const std::string& config, const std::string& generation = "") {
+  SmallCheckpoint small;
+  small.add("a.weight", DType::bf16, {1, 1});
+  if (!config.empty()) small.file("config.json", config);
+  if (!generation.empty()) small.file("generation_config.json", generation);
+  return read_model_config(small.open());
+}
+
+// The small model's config with one key replaced (or added).
+std::string with(const std::string& key, const std::string& value) {
+  std::string config = SmallCheckpoint::config("");
+  const std::size_t at = config.find("\"" + key + "\"");
+  if (at == std::string::npos) return SmallCheckpoint::config("\"" + key + "\": " + value + ",");
+  const std::size_t begin = config.find(':', at) + 1;
+  const std::size_t end = config.find_first_of(",}", begin);
+  return config.replace(begin, end - begin, " " + value);
+}
+
+TEST(ModelConfig, ReadsAQwen3Moe) {
+  const auto config = read(SmallCheckpoint::config(""));
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->model_type, "qwen3_moe");
+  EXPECT_EQ(config->architecture, "Qwen3MoeForCausalLM");
+  EXPECT_EQ(config->hidden_size, 32);
+  EXPECT_EQ(config->intermediate_size, 48);
+  EXPECT_EQ(config->moe_intermediate_size, 16);
+  EXPECT_EQ(config->num_layers, 1);
+  EXPECT_EQ(config->num_heads, 2);
+  EXPECT_EQ(config->num_kv_heads, 1);
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->vocab_size, 64);
+  EXPECT_EQ(config->max_positions, 128);
+  EXPECT_EQ(config->num_experts, 2);
+  EXPECT_EQ(config->router.top_k, 1);
+  EXPECT_TRUE(config->router.renormalize);
+  EXPECT_EQ(config->router.score, Score::softmax);
+  EXPECT_EQ(config->activation, ActivationParams{});
+  EXPECT_THAT(config->moe_layer, ElementsAre(true));
+  EXPECT_EQ(config->rms_norm_eps, 1e-6);
+  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_EQ(config->dtype, DType::bf16);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(3));
+}
+
+TEST(ModelConfig, DefaultsAreTheFamilys) {
+  std::string text = SmallCheckpoint::config("");
+  const std::string given = R"("norm_topk_prob": true,)";
+  text.erase(text.find(given), given.size());
+  EXPECT_FALSE(read(text)->router.renormalize);
+  EXPECT_EQ(read(with("head_dim", "null"))->head_dim, 16);  // hidden_size / heads
+}
+
+TEST(ModelConfig, FindsKeysInsideATextConfig) {
+  const std::string inner = SmallCheckpoint::config("");
+  const auto config = read(R"({"model_type": "qwen3_moe", "text_config": )" + inner + "}");
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->hidden_size, 32);
+}
+
+TEST(ModelConfig, SparseLayersFollowStepAndList) {
+  std::string text = with("num_hidden_layers", "6");
+  text.insert(1, R"("decoder_sparse_step": 2, "mlp_only_layers": [3],)");
+  EXPECT_THAT(read(text)->moe_layer, ElementsAre(false, true, false, false, false, true));
+}
+
+TEST(ModelConfig, EosTokensComeFromBothFiles) {
+  const auto config = read(with("eos_token_id", "7"), R"({"eos_token_id": [9, 7]})");
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(7, 9));
+}
+
+TEST(ModelConfig, TakesTheNewerRopeParameters) {
+  std::string text = with("rope_theta", "null");
+  text.insert(1, R"("rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},)");
+  const auto config = read(text);
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->rope_theta, 1e6);
+}
+
+TEST(ModelConfig, AMissingFileIsNamed) {
+  const auto config = read("");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::not_found);
+  EXPECT_THAT(config.error().where, HasSubstr("config.json"));
+}
+
+struct Refused {
+  const char* key;
+  const char* value;
+  ErrorCode code;
+  const char* says;  // part of the message
+};
+void PrintTo(const Refused& one, std::ostream* out) { *out << one.key << " = " << one.value; }
+
+class RefusedConfig : public testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedConfig, NamesKeyAndValue) {
+  const auto config = read(with(GetParam().key, GetParam().value));
+  ASSERT_FALSE(config);
+  EXPECT_STREQ(error_code_name(config.error().code), error_code_name(GetParam().code))
+      << config.error().message();
+  EXPECT_THAT(config.error().what, HasSubstr(GetParam().says));
+  EXPECT_THAT(config.error().where, HasSubstr("config.json"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, RefusedConfig,
+    testing::Values(
+        // what fewbit can't honour
+        Refused{"rope_scaling", R"({"rope_type": "yarn", "factor": 4.0})", ErrorCode::unsupported,
+                "rope_scaling is {\"rope_type\":\"yarn\""},
+        Refused{"rope_parameters", R"({"rope_type": "llama3", "rope_theta": 10000.0})",
+                ErrorCode::unsupported, "llama3"},
+        Refused{"rope_parameters", R"({"rope_type": "default", "rope_theta": 5.0})",
+                ErrorCode::inconsistent, "rope_theta is 5"},
+        Refused{"attention_bias", "true", ErrorCode::unsupported, "attention_bias is true"},
+        Refused{"use_sliding_window", "true", ErrorCode::unsupported, "use_sliding_window is true"},
+        Refused{"sliding_window", "64", ErrorCode::unsupported, "sliding_window is 64"},
+        Refused{"layer_types", R"(["sliding_attention"])", ErrorCode::unsupported,
+                "sliding_attention"},
+        Refused{"partial_rotary_factor", "0.5", ErrorCode::unsupported,
+                "partial_rotary_factor is 0.5"},
+        Refused{"n_shared_experts", "1", ErrorCode::unsupported, "n_shared_experts is 1"},
+        Refused{"kv_lora_rank", "512", ErrorCode::unsupported, "kv_lora_rank is 512"},
+        Refused{"final_logit_softcapping", "30.0", ErrorCode::unsupported, "30.0"},
+        Refused{"scoring_func", "\"sigmoid\"", ErrorCode::unsupported, "sigmoid"},
+        Refused{"hidden_act", "\"mish\"", ErrorCode::unsupported, "mish"},
+        Refused{"model_type", "\"gpt_neo\"", ErrorCode::unsupported, "gpt_neo"},
+        Refused{"torch_dtype", "\"float8\"", ErrorCode::unsupported, "float8"},
+        // wrong kinds and ranges
+        Refused{"hidden_size", "\"32\"", ErrorCode::corrupt, "hidden_size is \"32\""},
+        Refused{"hidden_size", "-32", ErrorCode::corrupt, "hidden_size is -32"},
+        Refused{"hidden_size", "32.5", ErrorCode::corrupt, "hidden_size is 32.5"},
+        Refused{"hidden_size", "null", ErrorCode::corrupt, "hidden_size is missing"},
+        Refused{"num_hidden_layers", "99999999999", ErrorCode::corrupt, "from 1 to 65536"},
+        Refused{"moe_intermediate_size", "0", ErrorCode::corrupt, "moe_intermediate_size is 0"},
+        Refused{"norm_topk_prob", "1", ErrorCode::corrupt, "norm_topk_prob is 1"},
+        Refused{"mlp_only_layers", "[\"0\"]", ErrorCode::corrupt, "mlp_only_layers"},
+        Refused{"eos_token_id", "64", ErrorCode::corrupt, "from 0 to 63"},
+        Refused{"architectures", "[]", ErrorCode::corrupt, "architectures is []"},
+        // numbers that do not fit each other
+        Refused{"num_experts_per_tok", "3", ErrorCode::inconsistent,
+                "num_experts_per_tok 3 is more than num_experts 2"},
+        Refused{"num_key_value_heads", "3", ErrorCode::inconsistent, "2 is no multiple of"},
+        Refused{"head_dim", "15", ErrorCode::inconsistent, "head_dim is 15"},
+        Refused{"mlp_only_layers", "[4]", ErrorCode::inconsistent, "layer 4, expected 0 to 0"},
+        Refused{"n_group", "3", ErrorCode::inconsistent, "n_group 3"},
+        Refused{"rms_norm_eps", "0", ErrorCode::inconsistent, "rms_norm_eps is 0"},
+        Refused{"rope_theta", "0.5", ErrorCode::corrupt, "rope_theta is 0.5"}));
+
+TEST(ModelConfig, NeutralValuesOfRefusableKeysAreAccepted) {
+  for (const auto& [key, value] : {std::pair{"rope_scaling", "null"},
+                                   {"attention_bias", "false"},
+                                   {"sliding_window", "4096"},
+                                   {"n_shared_experts", "0"},
+                                   {"partial_rotary_factor", "1.0"},
+                                   {"layer_types", R"(["full_attention"])"},
+                                   {"scoring_func", "\"softmax\""}}) {
+    const auto config = read(with(key, value));
+    EXPECT_TRUE(config) << config.error().message();
+  }
+}
+
+}  // namespace
+}  // namespace fewbit
