@@ -4,6 +4,8 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "layout/pack_b12x.hpp"
 #include "layout/w4a16_scales.hpp"
@@ -30,8 +32,8 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
          before(b.data(), a.data() + a.size());
 }
 
-bool in_place(const Part& part) {
-  return part.output.tiles.data() == part.matrix.codes.bytes.data();
+bool same_memory(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.data() == b.data() && a.size() == b.size();
 }
 
 Result<void> check_size(const std::string& where, std::size_t found, std::int64_t expected) {
@@ -49,42 +51,60 @@ Result<void> check_sizes(const Part& part, std::int64_t experts) {
                     experts * std::int64_t{sizeof(float)});
 }
 
-Result<void> check_overlap(const Part& w13, const Part& w2) {
-  const auto written = [](const Part& p) {
-    return std::array{
-        Region{p.name + " tiles output", p.output.tiles},
-        Region{p.name + " scales output", p.output.scales},
-        Region{p.name + " global scales output", std::as_bytes(p.output.global_scales)}};
-  };
-  const auto read = [](const Part& p) {
-    return std::array{Region{p.name + " codes", p.matrix.codes.bytes},
-                      Region{p.name + " block scales", p.matrix.block_scales.bytes},
-                      Region{p.name + " global scales", p.matrix.global_scales.bytes}};
-  };
-  const auto clash = [](const Region& a, const Region& b) {
-    return Error{ErrorCode::invalid_argument, "overlaps the " + b.name, a.name};
-  };
-  const std::array<const Part*, 2> parts = {&w13, &w2};
-  for (const Part* a : parts) {
-    for (const Region& out : written(*a)) {
-      for (const Part* b : parts) {
-        for (const Region& in : read(*b)) {
-          const bool replaced = a == b && in_place(*a) &&
-                                out.bytes.data() == a->output.tiles.data() &&
-                                in.bytes.data() == a->matrix.codes.bytes.data();
-          if (!replaced && overlap(out.bytes, in.bytes)) return clash(out, in);
-        }
-        for (const Region& other : written(*b)) {
-          if (out.name < other.name && overlap(out.bytes, other.bytes)) return clash(out, other);
-        }
+std::array<Region, 3> written(const Part& part) {
+  return {Region{part.name + " tiles output", part.output.tiles},
+          Region{part.name + " scales output", part.output.scales},
+          Region{part.name + " global scales output", std::as_bytes(part.output.global_scales)}};
+}
+
+// In the order of what replaces it.
+std::array<Region, 3> read(const Part& part) {
+  return {Region{part.name + " codes", part.matrix.codes.bytes},
+          Region{part.name + " block scales", part.matrix.block_scales.bytes},
+          Region{part.name + " global scales", part.matrix.global_scales.bytes}};
+}
+
+Error clash(const Region& a, const Region& b) {
+  return {ErrorCode::invalid_argument, "overlaps the " + b.name, a.name};
+}
+
+// What one matrix writes against what one (the same or the other) reads. Only the very memory of
+// its own source may be replaced.
+Result<void> check_against_reads(const Part& writer, const Part& reader) {
+  const auto outputs = written(writer);
+  const auto inputs = read(reader);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t j = 0; j < inputs.size(); ++j) {
+      const bool replaced =
+          &writer == &reader && i == j && same_memory(outputs[i].bytes, inputs[j].bytes);
+      if (!replaced && overlap(outputs[i].bytes, inputs[j].bytes)) {
+        return clash(outputs[i], inputs[j]);
       }
     }
   }
   return {};
 }
 
+Result<void> check_overlap(const Part& w13, const Part& w2) {
+  std::vector<Region> outputs;
+  for (const Part* writer : {&w13, &w2}) {
+    for (const Part* reader : {&w13, &w2}) {
+      FEWBIT_TRY(check_against_reads(*writer, *reader));
+    }
+    for (Region& region : written(*writer)) {
+      for (const Region& other : outputs) {
+        if (overlap(region.bytes, other.bytes)) return clash(region, other);
+      }
+      outputs.push_back(std::move(region));
+    }
+  }
+  return {};
+}
+
 Result<void> pack_codes(const Part& part, const B12xPackJob& job, Executor& executor) {
-  if (in_place(part)) return pack_b12x_in_place(job, part.output.tiles, executor);
+  if (same_memory(part.output.tiles, part.matrix.codes.bytes)) {
+    return pack_b12x_in_place(job, part.output.tiles, executor);
+  }
   pack_b12x(job, part.matrix.codes.bytes, part.output.tiles, executor);
   return {};
 }
@@ -108,8 +128,9 @@ PartJob make_job(const W4a16Input& input, const W4a16MatrixPlan& plan, std::int6
 
 Result<W4a16ScaleReport> prepare_part(const Part& part, const PartJob& job, Executor& executor) {
   FEWBIT_TRY(pack_codes(part, job.codes, executor));
-  W4a16ScaleReport report = prepare_block_scales(job.scales, part.matrix.block_scales.bytes,
-                                                 part.output.scales, executor);
+  FEWBIT_TRY(W4a16ScaleReport report,
+             prepare_block_scales(job.scales, part.matrix.block_scales.bytes, part.output.scales,
+                                  executor));
   prepare_global_scales(job.scales, part.matrix.global_scales.bytes, part.output.global_scales,
                         report);
   return report;

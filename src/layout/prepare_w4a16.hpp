@@ -73,8 +73,9 @@ struct W4a16Plan {
 Result<W4a16Plan> plan_w4a16(const W4a16Input& input);
 
 struct W4a16MatrixOutput {
-  // tiles may be exactly the memory of the codes, which are then replaced; one expert's codes are
-  // the extra memory. No other overlap.
+  // Each may be exactly the memory of its source (codes, block scales unless swizzling padded them,
+  // global scales), which is then replaced; one expert's share is the extra memory. No other
+  // overlap.
   std::span<std::byte> tiles;
   std::span<std::byte> scales;
   std::span<float> global_scales;

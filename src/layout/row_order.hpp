@@ -3,7 +3,9 @@
 // prepared matrix comes. Kernels read gate rows first, then up rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "core/hd.hpp"
@@ -37,5 +39,9 @@ FEWBIT_HD constexpr RowRotation to_gate_up(std::int64_t rows, Gating gating, W13
   const bool rotate = gating == Gating::gated && order == W13Order::up_gate;
   return {.rows = rows, .shift = rotate ? rows / 2 : 0};
 }
+
+// Row n of out is row rows.source(n) of in. Both hold rows.rows rows of equal size and do not
+// overlap.
+void reorder_rows(RowRotation rows, std::span<const std::byte> in, std::span<std::byte> out);
 
 }  // namespace fewbit

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/float_convert.hpp"
 #include "layout/parallel_ranges.hpp"
 #include "layout/row_major.hpp"
@@ -106,28 +107,49 @@ void permute_block(const W4a16ScaleJob& job, std::int64_t block, const ByteTable
   }
 }
 
+// That many experts, one after another at `from` and at out.
+void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int64_t experts,
+                     const std::byte* from, std::byte* out, Executor& executor) {
+  const bool grouped = scale_order(job.k, w4a16_group_size(job.source)) == ScaleOrder::grouped;
+  const auto permute =
+      grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
+  const std::int64_t blocks = job.grid.n / 64;
+  parallel_ranges(executor, experts * blocks, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t expert = i / blocks;
+      permute(job, i % blocks, table, from + expert * source_bytes(job),
+              out + expert * job.grid.n * job.grid.k);
+    }
+  });
+}
+
+Result<void> permute_in_place(const W4a16ScaleJob& job, const ByteTable& table,
+                              std::span<std::byte> scales, Executor& executor) {
+  const auto bytes = static_cast<std::size_t>(source_bytes(job));
+  FEWBIT_TRY(AlignedBuffer copy, AlignedBuffer::allocate(bytes));
+  for (std::size_t first = 0; first < scales.size(); first += bytes) {
+    std::memcpy(copy.data(), scales.data() + first, bytes);
+    permute_experts(job, table, 1, copy.data(), scales.data() + first, executor);
+  }
+  return {};
+}
+
 }  // namespace
 
-W4a16ScaleReport prepare_block_scales(const W4a16ScaleJob& job,
-                                      std::span<const std::byte> block_scales,
-                                      std::span<std::byte> out, Executor& executor) {
+Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
+                                              std::span<const std::byte> block_scales,
+                                              std::span<std::byte> out, Executor& executor) {
   W4a16ScaleReport report;
   report.block_scales = job.experts * job.grid.n * job.grid.k;
   const Histogram counts = count_bytes(job, block_scales, executor);
   const ByteTable table = job.source == W4a16Source::fp4_e8m0_k32
                               ? encode_e8m0(counts, report)
                               : encode_nvfp4(counts, job.activation_dtype, report);
-  const bool grouped = scale_order(job.k, w4a16_group_size(job.source)) == ScaleOrder::grouped;
-  const auto permute =
-      grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
-  const std::int64_t blocks = job.grid.n / 64;
-  parallel_ranges(executor, job.experts * blocks, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t expert = i / blocks;
-      permute(job, i % blocks, table, block_scales.data() + expert * source_bytes(job),
-              out.data() + expert * job.grid.n * job.grid.k);
-    }
-  });
+  if (out.data() == block_scales.data()) {
+    FEWBIT_TRY(permute_in_place(job, table, out, executor));
+  } else {
+    permute_experts(job, table, job.experts, block_scales.data(), out.data(), executor);
+  }
   return report;
 }
 

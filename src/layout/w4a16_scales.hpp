@@ -23,11 +23,12 @@ struct W4a16ScaleJob {
   RowRotation rows;  // rows.rows == grid.n
 };
 
-// block_scales as W4a16Matrix has them; out [experts, groups, n]. Fills the block-scale fields of
-// the report.
-W4a16ScaleReport prepare_block_scales(const W4a16ScaleJob& job,
-                                      std::span<const std::byte> block_scales,
-                                      std::span<std::byte> out, Executor& executor);
+// block_scales as W4a16Matrix has them; out [experts, groups, n], apart from them or the
+// same memory (one expert's scales are then copied aside at a time). Fills the block-scale fields
+// of the report. Error limit: the copy can't be had.
+Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
+                                              std::span<const std::byte> block_scales,
+                                              std::span<std::byte> out, Executor& executor);
 
 // globals: experts f32, any alignment; report.factor is that of the block scales. Adds the
 // global-scale fields to the report.

@@ -30,6 +30,20 @@ constexpr Op ops[] = {
     {"dequant_gguf", dequant_gguf},
     {"dequant_q2_0", dequant_q2_0},
     {"quantize_gguf", quantize_gguf},
+    {"b12x_nvfp4_scale_factor_table", b12x_nvfp4_scale_factor_table},
+    {"b12x_permute_packed_scales", b12x_permute_packed_scales},
+    {"b12x_process_nvfp4_packed_scales", b12x_process_nvfp4_packed_scales},
+    {"b12x_repack_4bit", b12x_repack_4bit},
+    {"block_scale_interleave", block_scale_interleave},
+    {"block_scale_swizzle_128x4", block_scale_swizzle_128x4},
+    {"reorder_w13_to_gate_up", reorder_w13_to_gate_up},
+    {"scale_perms", scale_perms},
+    {"swap_w13_to_w31", swap_w13_to_w31},
+    {"swizzle_blockscale", swizzle_blockscale},
+    {"prepare_w4a16_compressed_tensors_weights", prepare_w4a16_compressed_tensors_weights},
+    {"prepare_w4a16_fp4_e8m0_k32_weights", prepare_w4a16_fp4_e8m0_k32_weights},
+    {"prepare_w4a16_modelopt_nvfp4_weights", prepare_w4a16_modelopt_nvfp4_weights},
+    {"prepare_w4a16_packed_weights", prepare_w4a16_packed_weights},
 };
 
 }  // namespace

@@ -32,5 +32,22 @@ Result<Outputs> encode_fp16(const GoldenCase& golden_case);
 Result<Outputs> encode_chain_f16_e4m3(const GoldenCase& golden_case);
 Result<Outputs> encode_e2m1(const GoldenCase& golden_case);
 Result<Outputs> nf3_codebook(const GoldenCase& golden_case);
+// ops_layout.cpp
+Result<Outputs> b12x_nvfp4_scale_factor_table(const GoldenCase& c);
+Result<Outputs> b12x_permute_packed_scales(const GoldenCase& c);
+Result<Outputs> b12x_process_nvfp4_packed_scales(const GoldenCase& c);
+Result<Outputs> b12x_repack_4bit(const GoldenCase& c);
+Result<Outputs> block_scale_interleave(const GoldenCase& c);
+Result<Outputs> block_scale_swizzle_128x4(const GoldenCase& c);
+Result<Outputs> reorder_w13_to_gate_up(const GoldenCase& c);
+Result<Outputs> scale_perms(const GoldenCase& c);
+Result<Outputs> swap_w13_to_w31(const GoldenCase& c);
+Result<Outputs> swizzle_blockscale(const GoldenCase& c);
+
+// ops_w4a16.cpp
+Result<Outputs> prepare_w4a16_compressed_tensors_weights(const GoldenCase& c);
+Result<Outputs> prepare_w4a16_fp4_e8m0_k32_weights(const GoldenCase& c);
+Result<Outputs> prepare_w4a16_modelopt_nvfp4_weights(const GoldenCase& c);
+Result<Outputs> prepare_w4a16_packed_weights(const GoldenCase& c);
 
 }  // namespace fewbit::golden

@@ -120,6 +120,26 @@ TEST(PrepareW4a16Test, TilesMayReplaceTheCodes) {
   EXPECT_EQ(reused.w13.scales_out, apart.w13.scales_out);
 }
 
+// Of 3 experts with w13 [128, 8] and w2 [128, 4] scales the swizzled form has no padding.
+TEST(PrepareW4a16Test, ScalesMayReplaceBlockScalesOfTheSameSize) {
+  for (const auto storage : {BlockScaleStorage::plain, BlockScaleStorage::swizzled_128x4}) {
+    W4a16Input input = sizes(128, 64);
+    input.block_scale_storage = storage;
+    W4a16Example apart(input, 3);
+    W4a16Example reused(input, 3);
+    prepare(apart);
+    W4a16Output output = reused.output();
+    output.w13.scales = reused.w13.stored_scales;
+    output.w2.scales = reused.w2.stored_scales;
+    output.w2.global_scales = reused.w2.globals;
+    const auto report = prepare_w4a16(reused.input, output, IsaLevel::generic, serial_executor());
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(reused.w13.stored_scales, apart.w13.scales_out);
+    EXPECT_EQ(reused.w2.stored_scales, apart.w2.scales_out);
+    EXPECT_EQ(reused.w2.globals, apart.w2.globals_out);
+  }
+}
+
 TEST(PrepareW4a16Test, ReportsEveryScaleThatTheEncodingChanges) {
   W4a16Example example(sizes(128, 64), 3);
   auto& scales = example.w13.scales;
@@ -284,8 +304,8 @@ TEST(PrepareW4a16Test, OutputsOfAnotherSizeAndOverlapsAreRefused) {
   output.w2.tiles = std::span(example.w13.codes).first(output.w2.tiles.size());
   EXPECT_EQ(error(output), "w2 tiles output: overlaps the w13 codes");
   output = example.output();
-  output.w13.scales = example.w13.stored_scales;
-  EXPECT_EQ(error(output), "w13 scales output: overlaps the w13 block scales");
+  output.w2.global_scales = example.w13.globals;
+  EXPECT_EQ(error(output), "w2 global scales output: overlaps the w13 global scales");
 }
 
 }  // namespace

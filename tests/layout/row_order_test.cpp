@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <set>
+#include <vector>
 
 namespace fewbit {
 namespace {
@@ -41,6 +43,20 @@ TEST(RowRotationTest, MovesNothingForGateUpOrWithoutGate) {
   for (const RowRotation rows : {to_gate_up(192, Gating::gated, W13Order::gate_up),
                                  to_gate_up(192, Gating::ungated, W13Order::up_gate)}) {
     for (std::int64_t n = 0; n < 192; ++n) EXPECT_EQ(rows.source(n), n);
+  }
+}
+
+TEST(RowRotationTest, ReorderedRowsAreTheRowsOfTheMap) {
+  std::vector<std::byte> in(96 * 3);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i);
+  for (const std::int64_t shift : {0, 1, 48}) {
+    const RowRotation rows{.rows = 96, .shift = shift};
+    std::vector<std::byte> out(in.size());
+    reorder_rows(rows, in, out);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto row = static_cast<std::size_t>(rows.source(static_cast<std::int64_t>(i / 3)));
+      ASSERT_EQ(out[i], in[row * 3 + i % 3]) << "shift " << shift << " byte " << i;
+    }
   }
 }
 
