@@ -3,6 +3,7 @@
 // threads. bytes_per_second counts bytes read and written.
 #include <benchmark/benchmark.h>
 
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -81,17 +82,21 @@ void repack_in_place(benchmark::State& state, IsaLevel isa, int threads) {
   report(state, buffers);
 }
 
+template <class Function, class... Args>
+void add(const std::string& name, Function function, Args... args) {
+  benchmark::RegisterBenchmark(name.c_str(), function, args...)->UseRealTime();
+}
+
 void register_all(const fewbit::DeviceInfo& device) {
   for (const int threads : {1, 2}) {
     const std::string suffix = "/threads:" + std::to_string(threads);
-    benchmark::RegisterBenchmark(("memcpy" + suffix).c_str(), copy, threads)->UseRealTime();
+    add("memcpy" + suffix, copy, threads);
     for (const IsaLevel isa : {IsaLevel::generic, IsaLevel::avx2, IsaLevel::avx512}) {
       if (isa > device.isa) continue;
-      const std::string name = std::string("b12x_packed/") + fewbit::isa_name(isa);
-      benchmark::RegisterBenchmark((name + suffix).c_str(), repack, isa, threads)->UseRealTime();
-      benchmark::RegisterBenchmark((name + "/in_place" + suffix).c_str(), repack_in_place, isa,
-                                   threads)
-          ->UseRealTime();
+      std::string name = "b12x_packed/";
+      name += fewbit::isa_name(isa);
+      add(name + suffix, repack, isa, threads);
+      add(name.append("/in_place").append(suffix), repack_in_place, isa, threads);
     }
   }
 }
