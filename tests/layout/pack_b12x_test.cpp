@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -87,7 +88,7 @@ TEST_P(PackB12xTest, NeedsNoAlignmentAndWritesNothingElse) {
   job.isa = GetParam();
   const auto bytes = static_cast<std::size_t>(job.expert_bytes());
   const auto codes = random_bytes(job.expert_bytes());
-  for (const std::size_t offset : {1, 3, 8, 33}) {
+  for (const auto offset : std::to_array<std::size_t>({1, 3, 8, 33})) {
     std::vector<std::byte> moved(offset + bytes);
     std::copy(codes.begin(), codes.end(), moved.begin() + static_cast<std::ptrdiff_t>(offset));
     std::vector<std::byte> buffer(offset + bytes + 64, canary);
