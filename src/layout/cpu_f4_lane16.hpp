@@ -7,6 +7,7 @@
 // of 16 k. Rows are padded to 16 with zero codes and zero scales.
 #pragma once
 
+#include "core/checked.hpp"
 #include "layout/place.hpp"
 
 namespace fewbit {
