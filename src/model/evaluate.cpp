@@ -55,6 +55,12 @@ Result<Evaluation> evaluate(const Model& model, std::span<const std::int32_t> id
       });
       for (std::int64_t row = 0; row < tokens; ++row) total += losses[to_size(row)];
       result.tokens_scored += tokens;
+      if (!std::isfinite(total)) {
+        return Error{ErrorCode::corrupt,
+                     fmt::format("the loss is not finite in tokens {} to {}", w * window + at,
+                                 w * window + at + tokens - 1),
+                     "evaluation"};
+      }
       if (progress && !progress(static_cast<std::uint64_t>(result.tokens_scored),
                                 static_cast<std::uint64_t>(result.windows * window))) {
         return Error{ErrorCode::cancelled,

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/quote.hpp"
+#include "model/unicode_nfc.hpp"
 
 namespace fewbit {
 namespace {
@@ -66,11 +67,11 @@ Result<Normalizer> read_normalizer(const Json* node, const std::string& where) {
   if (node == nullptr || node->is_null()) return Normalizer::none;
   const Json& single = unwrap(*node, "normalizers");
   FEWBIT_TRY(expect_type(single, "normalizer", "NFC", where));
-  return Error{ErrorCode::unsupported, "normalizer \"NFC\", expected none", where};
+  return Normalizer::nfc;
 }
 
-std::string normalize(Normalizer /*normalizer*/, std::string_view text) {
-  return std::string(text);
+std::string normalize(Normalizer normalizer, std::string_view text) {
+  return normalizer == Normalizer::nfc ? normalize_nfc(text) : std::string(text);
 }
 
 Result<void> check_post_processor(const Json* node, const std::string& where) {

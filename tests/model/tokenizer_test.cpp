@@ -150,6 +150,17 @@ TEST_F(TokenizerTest, DigitsStandAloneOrTogether) {
   EXPECT_THAT(encode(open(tiny), "a12"), ElementsAre('a', 256));
 }
 
+TEST_F(TokenizerTest, NfcComposesTextButNotWhatAddedTokensMatch) {
+  TinyTokenizer tiny;
+  tiny.normalizer = test::parse_json(R"({"type":"NFC"})");
+  tiny.added = {test::parse_json(R"({"id":300,"content":"<e\u0301>"})"),
+                test::parse_json(R"({"id":301,"content":"[e\u0301]","normalized":true})")};
+  const Tokenizer tokenizer = open(tiny);
+  EXPECT_THAT(encode(tokenizer, "e\u0301"), ElementsAre(0xC3, 0xA9));
+  EXPECT_THAT(encode(tokenizer, "<e\u0301>"), ElementsAre(300));
+  EXPECT_THAT(encode(tokenizer, "[\u00e9][e\u0301]"), ElementsAre(301, 301));
+}
+
 // Table 3-8 of the Unicode standard: one U+FFFD for each maximal subpart.
 TEST_F(TokenizerTest, InvalidUtf8BecomesReplacementCharacters) {
   const Tokenizer tokenizer = open(TinyTokenizer{});

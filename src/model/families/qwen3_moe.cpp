@@ -85,6 +85,7 @@ Result<DecoderParts> load(WeightReader& reader) {
   const std::string embedding_name = "model.embed_tokens";
   const WeightReader::MatrixShape shape{c.vocab_size, c.hidden_size};
   FEWBIT_TRY(QuantizedTensor embedding, reader.matrix(embedding_name, shape));
+  if (!c.tie_word_embeddings) FEWBIT_TRY(reader.prepared(embedding.codes.view.bytes.size()));
   std::vector<DecoderLayer> layers;
   for (int i = 0; i < static_cast<int>(c.num_layers); ++i) {
     FEWBIT_TRY(DecoderLayer layer, load_layer(reader, i));
