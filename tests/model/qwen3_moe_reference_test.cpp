@@ -113,13 +113,28 @@ TEST_F(Qwen3MoeReference, LossOfAPrefixAgrees) {
     expected += std::log(sum) - logits[t * vocab + static_cast<std::size_t>(ids_[t + 1])];
   }
   expected /= static_cast<double>(ids_.size() - 1);
-  for (const auto& [dtype, bound] : {std::pair{DType::f32, 1e-5}, std::pair{DType::bf16, 5e-3}}) {
-    const Model model = load(dtype);
-    const auto evaluation = evaluate(model, ids_, 95, {});
-    ASSERT_TRUE(evaluation) << evaluation.error().message();
-    EXPECT_EQ(evaluation->tokens_scored, 95);
-    EXPECT_NEAR(evaluation->mean_nll, expected, bound) << dtype_name(dtype);
-  }
+  const Model model = load(DType::f32);
+  const auto evaluation = evaluate(model, ids_, 95, {});
+  ASSERT_TRUE(evaluation) << evaluation.error().message();
+  EXPECT_EQ(evaluation->tokens_scored, 95);
+  EXPECT_NEAR(evaluation->mean_nll, expected, 1e-5);
+}
+
+// Rounding activations to bf16 changes perplexity by less than 0.5 %. Single tokens move more than
+// that, in both directions, so it takes some thousand of them.
+TEST_F(Qwen3MoeReference, PerplexityInBf16IsThatOfF32) {
+  const auto tokenizer = Tokenizer::open(folder / "tokenizer.json");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  std::ifstream stream(folder / "val.txt", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  auto ids = *tokenizer->encode(text);
+  ASSERT_GE(ids.size(), 4097U);
+  ids.resize(4097);
+  const auto exact = evaluate(load(DType::f32), ids, 512, {});
+  const auto rounded = evaluate(load(DType::bf16), ids, 512, {});
+  ASSERT_TRUE(exact) << exact.error().message();
+  ASSERT_TRUE(rounded) << rounded.error().message();
+  EXPECT_NEAR(rounded->perplexity, exact->perplexity, 0.005 * exact->perplexity);
 }
 
 }  // namespace
