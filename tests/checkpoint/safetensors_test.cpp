@@ -110,7 +110,7 @@ std::string two(std::string_view first, std::string_view second) {
 
 const std::string tensor_t = "f.safetensors: tensor \"t\": ";
 
-std::vector<Hostile> hostile_numbers() {
+std::vector<Hostile> hostile_products() {
   const ErrorCode c = ErrorCode::corrupt;
   return {
       {"ProductWrapsToZero", one("F32", "[2147483648,2147483648]", "[0,1099511627776]"), c,
@@ -126,6 +126,12 @@ std::vector<Hostile> hostile_numbers() {
        tensor_t + "shape: expected integers from 0 to 2^63 - 1, found 18446744073709551614"},
       {"OverflowBesideZero", one("U8", "[0,9223372036854775807,4]", "[0,0]", ""), c,
        tensor_t + "overflow: "},
+  };
+}
+
+std::vector<Hostile> hostile_numbers() {
+  const ErrorCode c = ErrorCode::corrupt;
+  return {
       {"BeginBehindEnd", one("U8", "[8]", "[8,0]"), c,
        tensor_t + "data_offsets: begin 8 is behind end 0"},
       {"NegativeOffset", one("U8", "[8]", "[-8,0]"), c,
@@ -154,11 +160,8 @@ std::vector<Hostile> hostile_numbers() {
   };
 }
 
-std::vector<Hostile> hostile_structure() {
+std::vector<Hostile> hostile_entries() {
   const ErrorCode c = ErrorCode::corrupt;
-  const std::string good = raw_entry("t", "U8", "[8]", "[0,8]");
-  std::string deep;
-  for (int i = 0; i < 10'000; ++i) deep += "{\"a\":";
   return {
       {"UnknownType", one("F7", "[8]", "[0,8]"), c, tensor_t + "dtype: expected one of BOOL, F4, "},
       {"TypeIsNoString",
@@ -176,6 +179,15 @@ std::vector<Hostile> hostile_structure() {
        tensor_t + "entry: expected an object, found a JSON array"},
       {"HeaderIsNoObject", raw_safetensors("[]"), c,
        "header: expected an object, found a JSON array"},
+  };
+}
+
+std::vector<Hostile> hostile_structure() {
+  const ErrorCode c = ErrorCode::corrupt;
+  const std::string good = raw_entry("t", "U8", "[8]", "[0,8]");
+  std::string deep;
+  for (int i = 0; i < 10'000; ++i) deep += "{\"a\":";
+  return {
       {"DuplicateTensor", raw_safetensors("{" + good + "," + good + "}", "01234567"), c,
        "duplicate key \"t\""},
       {"DuplicateField",
@@ -245,6 +257,10 @@ TEST_P(HostileSafetensors, IsRefusedWithItsReason) {
 }
 
 const auto label_of = [](const auto& info) { return info.param.label; };
+INSTANTIATE_TEST_SUITE_P(Products, HostileSafetensors, testing::ValuesIn(hostile_products()),
+                         label_of);
+INSTANTIATE_TEST_SUITE_P(Entries, HostileSafetensors, testing::ValuesIn(hostile_entries()),
+                         label_of);
 INSTANTIATE_TEST_SUITE_P(Numbers, HostileSafetensors, testing::ValuesIn(hostile_numbers()),
                          label_of);
 INSTANTIATE_TEST_SUITE_P(Structure, HostileSafetensors, testing::ValuesIn(hostile_structure()),
