@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <random>
 
 #include "core/aligned_buffer.hpp"
 #include "core/convert.hpp"
-#include "moe/routing.hpp"
 
 namespace fewbit::test {
 namespace {
@@ -68,17 +66,6 @@ struct Guarded {
   std::size_t size;
   AlignedBuffer buffer;
 };
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return std::ldexp(1.0, -8);
-    case DType::f16:
-      return std::ldexp(1.0, -11);
-    default:
-      return std::ldexp(1.0, -24);
-  }
-}
 
 }  // namespace
 
@@ -178,55 +165,20 @@ std::vector<float> to_f32(DType dtype, const std::vector<std::byte>& bytes) {
   return values;
 }
 
+MoeReferenceInput input_of(const Call& call) {
+  return {.tokens = call.tokens,
+          .hidden = call.hidden,
+          .topk_ids = call.ids,
+          .topk_weights = call.weights,
+          .expert_map = call.expert_map};
+}
+
 MoeReferenceResult expected(const MoeProblem& problem, const MoeWeights& weights,
                             const Call& call) {
-  return *moe_reference(weights,
-                        {.tokens = call.tokens,
-                         .hidden = call.hidden,
-                         .topk_ids = call.ids,
-                         .topk_weights = call.weights,
-                         .expert_map = call.expert_map},
+  return *moe_reference(weights, input_of(call),
                         {.activation = problem.activation,
                          .router_weight_side = problem.router_weight_side,
                          .rounding = MoeRounding::none});
-}
-
-std::vector<double> rounding_bound(const MoeProblem& problem, const MoeWeights& weights,
-                                   const Call& call, const MoeReferenceResult& reference) {
-  const auto hidden_size = static_cast<std::size_t>(problem.hidden_size);
-  const auto width = static_cast<std::size_t>(problem.intermediate_size);
-  const auto top_k = static_cast<std::size_t>(problem.top_k);
-  const double unit = unit_roundoff(problem.activation_dtype);
-  // Half the smallest f16 step, for results in its subnormal range.
-  const double tiny = problem.activation_dtype == DType::f16 ? std::ldexp(1.0, -25) : 0;
-  std::vector<double> from_activated(reference.out.size());
-  std::vector<float> row(width);
-  for (std::size_t route = 0; route < call.ids.size(); ++route) {
-    const std::int32_t expert =
-        local_expert(call.ids[route], call.expert_map.data(),
-                     static_cast<std::int64_t>(call.expert_map.size()), problem.num_experts);
-    if (expert == no_expert) continue;
-    const double weight = problem.router_weight_side == RouterWeightSide::output
-                              ? std::abs(double{call.weights[route]})
-                              : 1.0;
-    for (std::size_t h = 0; h < hidden_size; ++h) {
-      EXPECT_TRUE(dequantize_rows(weights.experts[static_cast<std::size_t>(expert)].down,
-                                  static_cast<std::int64_t>(h), row));
-      double sum = 0;
-      for (std::size_t i = 0; i < width; ++i) {
-        const double activated = std::abs(reference.trace.activated[route * width + i]);
-        sum += (unit * activated + tiny) * std::abs(double{row[i]});
-      }
-      from_activated[route / top_k * hidden_size + h] += weight * sum;
-    }
-  }
-  std::vector<double> bound(reference.out.size());
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    const double moved = std::abs(reference.out[i]) + from_activated[i];
-    // The last term: double sums in another order, and dequantized rows rounded to f32 here.
-    bound[i] = from_activated[i] + unit * moved + tiny + moved * std::ldexp(1.0, -40);
-  }
-  return bound;
 }
 
 }  // namespace fewbit::test

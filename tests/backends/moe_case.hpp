@@ -62,12 +62,9 @@ Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call,
                                    std::optional<AmaxTable> amax = std::nullopt);
 std::vector<float> to_f32(DType dtype, const std::vector<std::byte>& bytes);
 
+// The call for moe_reference; it borrows from `call`.
+MoeReferenceInput input_of(const Call& call);
 // The same call through the formulas, in double without rounding.
 MoeReferenceResult expected(const MoeProblem& problem, const MoeWeights& weights, const Call& call);
-
-// Largest difference from `expected` that rounding the activated row and the output to the
-// activation dtype, both once, can make; element by element.
-std::vector<double> rounding_bound(const MoeProblem& problem, const MoeWeights& weights,
-                                   const Call& call, const MoeReferenceResult& reference);
 
 }  // namespace fewbit::test

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/moe_case.hpp"
+#include "backends/rounding_bound.hpp"
 #include "core/aligned_buffer.hpp"
 #include "fewbit/linear.hpp"
 #include "moe/activation.hpp"
@@ -24,10 +25,11 @@ void expect_within_bound(const MoeProblem& problem, const MoeWeights& weights, c
   ASSERT_TRUE(bytes) << bytes.error().message();
   const std::vector<float> out = test::to_f32(problem.activation_dtype, *bytes);
   const MoeReferenceResult want = test::expected(problem, weights, call);
-  const std::vector<double> bound = test::rounding_bound(problem, weights, call, want);
+  const auto bound = test::rounding_bound(problem, weights, test::input_of(call), want);
+  ASSERT_TRUE(bound) << bound.error().message();
   ASSERT_EQ(out.size(), want.out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    ASSERT_LE(std::abs(out[i] - want.out[i]), bound[i])
+    ASSERT_LE(std::abs(out[i] - want.out[i]), (*bound)[i])
         << "element " << i << ": " << out[i] << ", want " << want.out[i] << ", tokens "
         << call.tokens;
   }

@@ -44,6 +44,11 @@ constexpr Op ops[] = {
     {"prepare_w4a16_fp4_e8m0_k32_weights", prepare_w4a16_fp4_e8m0_k32_weights},
     {"prepare_w4a16_modelopt_nvfp4_weights", prepare_w4a16_modelopt_nvfp4_weights},
     {"prepare_w4a16_packed_weights", prepare_w4a16_packed_weights},
+    {"moe_forward", moe_forward},
+    {"moe_reference_nvfp4", moe_reference_nvfp4},
+    {"router_biased_topk", router_biased_topk},
+    {"router_grouped_topk", router_grouped_topk},
+    {"router_softmax_topk", router_softmax_topk},
 };
 
 }  // namespace

@@ -49,5 +49,12 @@ Result<Outputs> prepare_w4a16_compressed_tensors_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_fp4_e8m0_k32_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_modelopt_nvfp4_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_packed_weights(const GoldenCase& c);
+// ops_moe.cpp
+Result<Outputs> moe_forward(const GoldenCase& c);
+Result<Outputs> moe_reference_nvfp4(const GoldenCase& c);
+// ops_router.cpp
+Result<Outputs> router_biased_topk(const GoldenCase& c);
+Result<Outputs> router_grouped_topk(const GoldenCase& c);
+Result<Outputs> router_softmax_topk(const GoldenCase& c);
 
 }  // namespace fewbit::golden
