@@ -78,6 +78,7 @@ TEST(ThreadPool, RunsOfSeveralCallersDoNotMix) {
   const auto pool = pool_of(3);
   std::vector<std::vector<int>> calls(4, std::vector<int>(50, 0));
   std::vector<std::jthread> callers;
+  callers.reserve(calls.size());
   for (auto& mine : calls) {
     callers.emplace_back([&pool, &mine] {
       for (int round = 0; round < 50; ++round) {
