@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The fewbit tool as its users call it: results, exit codes, JSON and error texts.
+
+usage: cli_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FEWBIT = sys.argv[1]
+MODEL = pathlib.Path(sys.argv[2])
+# Of this model, by independent arithmetic on dequantized weights.
+REFERENCE_PERPLEXITY = 73.806
+
+
+def run(*args, env=None):
+    return subprocess.run(
+        [FEWBIT, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def run_json(case, *args, code=0):
+    result = run(*args, "--json")
+    case.assertEqual(result.returncode, code, result.stderr)
+    return json.loads(result.stdout)
+
+
+def rewrite_header(path, change):
+    """Applies change(header dict, data) -> (header, data) to a safetensors file."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header, data = change(json.loads(raw[8 : 8 + length]), raw[8 + length :])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Copy(unittest.TestCase):
+    """A copy of the model that a test may damage."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.model = self.folder / "model"
+        shutil.copytree(MODEL, self.model)
+        for path in self.model.iterdir():
+            path.chmod(0o644)
+
+    def expect_error(self, *texts, command="eval"):
+        args = {
+            "eval": ("eval", self.model, "--text", self.model / "val.txt"),
+            "check": ("check", self.model),
+            "generate": ("generate", self.model, "--prompt", "Once"),
+        }[command]
+        result = run(*args)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stdout + result.stderr)
+        return result
+
+
+class Reports(unittest.TestCase):
+    def test_check_names_every_scheme_and_finds_nothing_wrong(self):
+        report = run_json(self, "check", MODEL)
+        self.assertEqual(report["producer"], "ModelOpt")
+        self.assertTrue(report["runnable"])
+        experts = [r for r in report["inventory"] if r["role"].startswith("expert")]
+        self.assertEqual(sum(r["modules"] for r in experts), 288)
+        self.assertTrue(all("NVFP4" in r["scheme"] for r in experts))
+        self.assertFalse([f for f in report["findings"] if f["level"] != "info"])
+
+    def test_explain_lists_backends_with_reference_last(self):
+        report = run_json(self, "explain", MODEL)
+        names = [c["backend"] for c in report["candidates"]]
+        self.assertEqual(names[-1], "reference")
+        self.assertIn(report["chosen"], names)
+
+    def test_explain_for_another_machine_gives_reasons_with_numbers(self):
+        report = run_json(self, "explain", MODEL, "--device", "cpu:generic")
+        refused = [c for c in report["candidates"] if not c["usable"]]
+        self.assertTrue(refused)
+        for candidate in refused:
+            self.assertTrue(candidate["refusals"])
+            for refusal in candidate["refusals"]:
+                self.assertTrue(refusal["needs"] and refusal["has"])
+
+    def test_perplexity_is_that_of_the_format(self):
+        report = run_json(self, "eval", MODEL, "--text", MODEL / "val.txt")
+        self.assertEqual(report["tokens_scored"], 40960)
+        self.assertAlmostEqual(report["perplexity"], REFERENCE_PERPLEXITY, delta=0.37)
+        for key in ("mean_nll", "tokens_per_second", "peak_rss_bytes"):
+            self.assertGreater(report[key], 0)
+
+    def test_generation_is_the_same_for_a_seed(self):
+        args = ("generate", MODEL, "--prompt", "So she was", "--max-tokens", "12")
+        args += ("--temperature", "0.8", "--seed", "7")
+        first = run_json(self, *args)
+        second = run_json(self, *args, "--threads", "1")
+        self.assertEqual(first["ids"], second["ids"])
+        self.assertEqual(first["new_tokens"], 12)
+
+    def test_cpu_backends_and_inspect_give_json(self):
+        self.assertIn("generic", run_json(self, "cpu")["built_for"])
+        self.assertEqual(run_json(self, "backends")[-1]["name"], "reference")
+        self.assertEqual(len(run_json(self, "inspect", MODEL)), 344)
+        scale = "model.layers.0.mlp.experts.3.up_proj.weight_scale"
+        self.assertEqual(run_json(self, "inspect", MODEL, scale)["nan"], 0)
+
+
+class Usage(unittest.TestCase):
+    def test_help_has_examples_and_usage_errors_exit_with_two(self):
+        for command in ("check", "inspect", "explain", "quantize", "convert", "eval", "generate",
+                        "cpu", "backends"):
+            result = run(command, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("Example", result.stdout)
+        for args in ((), ("nonsense",), ("check",), ("eval", MODEL), ("cpu", "--what")):
+            self.assertEqual(run(*args).returncode, 2, args)
+
+    def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
+        text = MODEL / "val.txt"
+        cases = [
+            (("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
+            (("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
+            (("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+        ]
+        for args, env, texts in cases:
+            result = run(*args, env=env)
+            self.assertEqual(result.returncode, 1, args)
+            for text_part in texts:
+                self.assertIn(text_part, result.stderr)
+
+    def test_errors_are_json_too(self):
+        result = run("check", "/nonexistent", "--json")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(json.loads(result.stdout)["error"]["code"], "not_found")
+        self.assertIn("/nonexistent", result.stderr)
+
+
+class BadInput(Copy):
+    def test_truncated_file(self):
+        path = self.model / "model.safetensors"
+        size = path.stat().st_size
+        with open(path, "r+b") as stream:
+            stream.truncate(size - 1)
+        self.expect_error("model.safetensors", "has only", command="check")
+
+    def test_index_that_names_a_missing_shard(self):
+        index = {"metadata": {}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors"}}
+        (self.model / "model.safetensors.index.json").write_text(json.dumps(index))
+        self.expect_error("model-00001-of-00002.safetensors", command="check")
+
+    def test_missing_scale(self):
+        name = "model.layers.1.mlp.experts.2.down_proj.weight_scale"
+
+        def drop(header, data):
+            header["something.else"] = header.pop(name)
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", drop)
+        self.expect_error("model.layers.1.mlp.experts.2.down_proj", "weight_scale")
+        self.expect_error("model.layers.1.mlp.experts.2.down_proj", command="check")
+
+    def test_wrong_dtype(self):
+        name = "model.layers.0.mlp.experts.0.up_proj.weight_scale_2"
+
+        def change(header, data):
+            header[name]["dtype"] = "I32"
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", change)
+        self.expect_error(name, "i32", "f32")
+
+    def test_wrong_shape(self):
+        name = "model.layers.0.self_attn.q_proj.weight"
+
+        def change(header, data):
+            header[name]["shape"] = [256, 512]
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", change)
+        self.expect_error("q_proj", "[256, 512]", "[512, 256]")
+
+    def change_config(self, **values):
+        path = self.model / "config.json"
+        config = json.loads(path.read_text())
+        config.update(values)
+        path.write_text(json.dumps(config))
+
+    def test_unknown_activation(self):
+        self.change_config(hidden_act="mystery")
+        self.expect_error("hidden_act", "mystery", "silu")
+
+    def test_unknown_quantization_method_is_never_taken_for_plain(self):
+        self.change_config(quantization_config={"quant_method": "mystery"})
+        (self.model / "hf_quant_config.json").unlink()
+        self.expect_error("mystery")
+
+    def test_prompt_longer_than_the_context(self):
+        result = run("generate", self.model, "--prompt", "word " * 600)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("512", result.stderr)
+
+    def test_existing_output_and_quantized_source_are_refused(self):
+        result = run("quantize", self.model, "-o", self.folder / "out")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("already quantized", result.stderr)
+        self.assertFalse((self.folder / "out").exists())
+        result = run("convert", self.model, "-o", self.model, "--to", "bf16")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("exists", result.stderr)
+
+
+class RoundTrip(Copy):
+    def test_decoding_to_bf16_and_quantizing_again(self):
+        plain = self.folder / "plain"
+        self.assertEqual(run("convert", self.model, "-o", plain, "--to", "bf16").returncode, 0)
+        self.assertEqual(run_json(self, "check", plain)["producer"], "unquantized")
+        again = self.folder / "again"
+        report = run_json(self, "quantize", plain, "-o", again, "--max-shard-mb", "4")
+        self.assertEqual(report["quantized_tensors"], 288)
+        self.assertTrue((again / "model.safetensors.index.json").exists())
+        self.assertEqual(run("check", again).returncode, 0)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["again", "model", "plain"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
