@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "bench/measure.hpp"
+#include "core/aligned_buffer.hpp"
+#include "core/convert.hpp"
+
+namespace fewbit::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Codes of any value; scales and 16/32-bit values in the middle of their range, so that sums stay
+// finite and none is subnormal.
+Result<Tensor> random_tensor(DType dtype, Shape shape, std::mt19937_64& random) {
+  FEWBIT_TRY(OwnedTensor owned, allocate_tensor(dtype, std::move(shape)));
+  const std::span<std::byte> bytes = owned.bytes;
+  if (dtype == DType::u8 || dtype == DType::f8_e4m3) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const auto value = static_cast<std::uint8_t>(random() >> 32);
+      bytes[i] =
+          std::byte{dtype == DType::u8 ? value : static_cast<std::uint8_t>(0x30 + value % 16)};
+    }
+    return owned.tensor;
+  }
+  std::uniform_real_distribution<float> uniform(-0.05F, 0.05F);
+  std::vector<float> values(bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(dtype)));
+  for (float& value : values) value = uniform(random);
+  FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
+  return owned.tensor;
+}
+
+Result<QuantizedTensor> random_matrix(const std::string& scheme, std::int64_t n, std::int64_t k,
+                                      std::mt19937_64& random) {
+  if (scheme == "nvfp4") {
+    FEWBIT_TRY(Tensor codes, random_tensor(DType::u8, {n, k / 2}, random));
+    FEWBIT_TRY(Tensor scales, random_tensor(DType::f8_e4m3, {n, (k + 15) / 16}, random));
+    return make_nvfp4(n, k, std::move(codes), std::move(scales), 0.02F);
+  }
+  const auto dtype = dtype_from_name(scheme);
+  if (!dtype || (*dtype != DType::bf16 && *dtype != DType::f16 && *dtype != DType::f32)) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("scheme \"{}\", expected nvfp4, bf16, f16 or f32", scheme), ""};
+  }
+  FEWBIT_TRY(Tensor values, random_tensor(*dtype, {n, k}, random));
+  return make_plain(n, k, std::move(values));
+}
+
+// The experts differ in nothing but their bytes' place once packed: one set of random bytes serves
+// all of them, so that large layers are made quickly. 16/32-bit weights are read in place and are
+// therefore made for each.
+Result<MoeWeights> random_weights(const LayerShape& shape, std::mt19937_64& random) {
+  MoeWeights weights{.hidden_size = shape.hidden_size,
+                     .intermediate_size = shape.intermediate_size,
+                     .experts = {}};
+  for (std::int64_t e = 0; e < shape.num_experts; ++e) {
+    if (e > 0 && shape.scheme == "nvfp4") {
+      weights.experts.push_back(weights.experts.front());
+      continue;
+    }
+    ExpertWeights expert;
+    FEWBIT_TRY(expert.gate,
+               random_matrix(shape.scheme, shape.intermediate_size, shape.hidden_size, random));
+    FEWBIT_TRY(expert.up,
+               random_matrix(shape.scheme, shape.intermediate_size, shape.hidden_size, random));
+    FEWBIT_TRY(expert.down,
+               random_matrix(shape.scheme, shape.hidden_size, shape.intermediate_size, random));
+    weights.experts.push_back(std::move(expert));
+  }
+  return weights;
+}
+
+MoeProblem problem_of(const LayerShape& shape, const MoeWeights& weights,
+                      const LayerBenchOptions& options) {
+  MoeProblem problem;
+  problem.hidden_size = shape.hidden_size;
+  problem.intermediate_size = shape.intermediate_size;
+  problem.num_experts = shape.num_experts;
+  problem.top_k = shape.top_k;
+  problem.gate_up = weights.experts.front().up.scheme;
+  problem.down = weights.experts.front().down.scheme;
+  problem.activation_dtype = options.activation_dtype;
+  problem.max_tokens = *std::ranges::max_element(options.tokens);
+  problem.where = shape.name;
+  return problem;
+}
+
+// Layers to rotate through, and random calls on them.
+class Bench {
+ public:
+  Bench(const LayerShape& shape, Executor& executor) : shape_(shape), executor_(executor) {}
+
+  Result<LayerBench> run(const DeviceInfo& device, const LayerBenchOptions& options) {
+    LayerBench bench;
+    bench.shape = shape_;
+    FEWBIT_TRY(prepare(device, options, bench));
+    FEWBIT_TRY(bench.limits, measure_limits(device, executor_));
+    for (const std::int64_t tokens : options.tokens) {
+      FEWBIT_TRY(LayerTiming timing, time(tokens, options.seconds));
+      bench.timings.push_back(timing);
+    }
+    return bench;
+  }
+
+ private:
+  Result<void> prepare(const DeviceInfo& device, const LayerBenchOptions& options,
+                       LayerBench& bench) {
+    FEWBIT_TRY(const MoeWeights weights, random_weights(shape_, random_));
+    const MoeProblem problem = problem_of(shape_, weights, options);
+    FEWBIT_TRY(const Selection selection,
+               select_backend(problem, device, {.backend = options.backend}));
+    bench.backend = selection.chosen;
+    std::uint64_t bytes = 0;
+    do {
+      const auto start = Clock::now();
+      FEWBIT_TRY(MoeLayer layer, MoeLayer::prepare(selection, problem, weights, device, executor_));
+      bench.prepare_seconds = seconds_since(start);
+      bench.prepared = layer.info();
+      bytes += bench.prepared.owned_bytes;
+      layers_.push_back(std::move(layer));
+    } while (bytes < options.resident_bytes && bench.prepared.owned_bytes > 0);
+    bench.copies = static_cast<int>(layers_.size());
+    weight_bytes_ = static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) /
+                    static_cast<double>(shape_.num_experts);
+    return {};
+  }
+
+  // top_k different experts for each token.
+  std::vector<std::int32_t> random_ids(std::int64_t tokens) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(shape_.num_experts));
+    std::vector<std::int32_t> ids;
+    for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<std::int32_t>(e);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::size_t slot = 0; slot < static_cast<std::size_t>(shape_.top_k); ++slot) {
+        std::swap(order[slot], order[slot + random_() % (order.size() - slot)]);
+        ids.push_back(order[slot]);
+      }
+    }
+    return ids;
+  }
+
+  static double distinct(std::vector<std::int32_t> ids) {
+    std::ranges::sort(ids);
+    return static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
+  }
+
+  Result<LayerTiming> time(std::int64_t tokens, double budget) {
+    const DType dtype = layers_.front().problem().activation_dtype;
+    FEWBIT_TRY(const Tensor hidden, random_tensor(dtype, {tokens, shape_.hidden_size}, random_));
+    std::vector<std::byte> out(hidden.view.bytes.size());
+    FEWBIT_TRY(const std::uint64_t workspace_bytes, layers_.front().workspace_bytes(tokens));
+    FEWBIT_TRY(AlignedBuffer workspace, AlignedBuffer::allocate(workspace_bytes));
+    const std::vector<float> router_weights(static_cast<std::size_t>(tokens * shape_.top_k),
+                                            1.0F / static_cast<float>(shape_.top_k));
+    LayerTiming timing{.tokens = tokens};
+    std::vector<double> seconds;
+    double experts = 0;
+    constexpr int warm_up = 2;
+    for (double spent = 0; spent < budget || timing.calls < 5;) {
+      const std::vector<std::int32_t> ids = random_ids(tokens);
+      const MoeLayer& layer = layers_[next_++ % layers_.size()];
+      MoeArgs args;
+      args.tokens = tokens;
+      args.hidden = hidden.view;
+      args.topk_ids = ids;
+      args.topk_weights = router_weights;
+      args.out = out;
+      args.workspace = workspace.span();
+      const auto start = Clock::now();
+      FEWBIT_TRY(layer.run(args, executor_));
+      const double taken = seconds_since(start);
+      if (next_ <= warm_up) continue;
+      spent += taken;
+      seconds.push_back(taken);
+      experts += distinct(ids);
+      ++timing.calls;
+    }
+    std::ranges::nth_element(seconds, seconds.begin() + std::ssize(seconds) / 2);
+    timing.seconds = seconds[seconds.size() / 2];
+    timing.weight_bytes = weight_bytes_ * experts / timing.calls;
+    timing.flops = 2.0 * 3.0 * static_cast<double>(tokens * shape_.top_k) *
+                   static_cast<double>(shape_.hidden_size * shape_.intermediate_size);
+    return timing;
+  }
+
+  const LayerShape& shape_;
+  Executor& executor_;
+  std::mt19937_64 random_{1};
+  std::vector<MoeLayer> layers_;
+  double weight_bytes_ = 0;  // of one expert
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) return Error{ErrorCode::not_found, "can't be opened", path.string()};
+  std::vector<LayerShape> shapes;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    LayerShape shape;
+    if (!(words >> shape.name)) continue;
+    std::string more;
+    if (!(words >> shape.hidden_size >> shape.intermediate_size >> shape.num_experts >>
+          shape.top_k >> shape.scheme) ||
+        words >> more || shape.hidden_size < 1 || shape.intermediate_size < 1 || shape.top_k < 1 ||
+        shape.num_experts < shape.top_k) {
+      return Error{
+          ErrorCode::corrupt,
+          fmt::format("line {} is \"{}\", expected \"name hidden intermediate experts top_k "
+                      "scheme\" with experts >= top_k",
+                      number, line),
+          path.string()};
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,
+                               const LayerBenchOptions& options, Executor& executor) {
+  if (options.tokens.empty()) {
+    return Error{ErrorCode::invalid_argument, "no number of tokens to measure", shape.name};
+  }
+  return Bench(shape, executor).run(device, options);
+}
+
+std::string bench_text(const LayerBench& bench) {
+  const MachineLimits& limits = bench.limits;
+  std::string text = fmt::format(
+      "{} ({}, {}, {}, {}) {} on {}: {} threads, read {:.1f} GB/s, FMA {:.3f} TFLOP/s; {} copies "
+      "of "
+      "{:.1f} MB, prepared at {:.1f} GB/s\n",
+      bench.shape.name, bench.shape.hidden_size, bench.shape.intermediate_size,
+      bench.shape.num_experts, bench.shape.top_k, bench.shape.scheme, bench.backend, limits.threads,
+      limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12, bench.copies,
+      static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
+      static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds * 1e-9);
+  text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9} {:>8}\n", "tokens", "ms", "GB/s", "of read",
+                      "TFLOP/s", "of FMA");
+  for (const LayerTiming& t : bench.timings) {
+    text += fmt::format(
+        "  {:>6} {:>10.3f} {:>8.1f} {:>8.2f} {:>9.3f} {:>8.2f}\n", t.tokens, t.seconds * 1e3,
+        t.bytes_per_second() * 1e-9, t.bytes_per_second() / limits.read_bytes_per_second,
+        t.flops_per_second() * 1e-12, t.flops_per_second() / limits.fma_flops_per_second);
+  }
+  return text;
+}
+
+}  // namespace fewbit::bench

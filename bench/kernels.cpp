@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel on one thread, weights in the second-level cache: what it costs without the memory.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "fewbit/selection.hpp"
+#include "kernels/cpu/f4_lane16.hpp"
+#include "kernels/cpu/plain_rows.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::int64_t k = 2048;
+constexpr std::int64_t blocks = 16;
+
+// Memory of random bytes that stay below 0x40: finite as scales and as 16-bit values.
+AlignedBuffer random_bytes(std::int64_t size) {
+  AlignedBuffer buffer = *AlignedBuffer::allocate(static_cast<std::uint64_t>(size));
+  std::mt19937 random(1);
+  for (std::byte& byte : buffer.span()) byte = static_cast<std::byte>(random() % 0x40);
+  return buffer;
+}
+
+struct Panels {
+  explicit Panels(int tokens)
+      : x(*AlignedBuffer::allocate(static_cast<std::uint64_t>(k * tokens * 4))),
+        y(*AlignedBuffer::allocate(static_cast<std::uint64_t>(blocks * 16 * tokens * 4))) {
+    for (std::int64_t i = 0; i < k * tokens; ++i) in()[i] = static_cast<float>(i % 13) - 6.0F;
+  }
+  float* in() { return reinterpret_cast<float*>(x.data()); }
+  float* out() { return reinterpret_cast<float*>(y.data()); }
+  AlignedBuffer x, y;
+};
+
+void report(benchmark::State& state, std::int64_t weight_bytes, int tokens) {
+  state.SetBytesProcessed(state.iterations() * weight_bytes);
+  state.counters["FLOP/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * 2.0 * static_cast<double>(k * blocks * 16 * tokens),
+      benchmark::Counter::kIsRate);
+}
+
+void f4_lane16(benchmark::State& state, F4Lane16Fn* kernel) {
+  const auto tokens = static_cast<int>(state.range(0));
+  const AlignedBuffer codes = random_bytes(blocks * k * 8);
+  const AlignedBuffer scales = random_bytes(blocks * k);
+  Panels panels(tokens);
+  const F4Lane16Blocks weight{.codes = reinterpret_cast<const std::uint8_t*>(codes.data()),
+                              .scales = reinterpret_cast<const std::uint8_t*>(scales.data()),
+                              .global_scale = 1.0F,
+                              .blocks = blocks,
+                              .k = k};
+  for ([[maybe_unused]] auto _ : state) kernel(weight, panels.in(), tokens, panels.out());
+  report(state, blocks * k * 9, tokens);
+}
+
+void plain_rows(benchmark::State& state, PlainRowsFn* kernel) {
+  const auto tokens = static_cast<int>(state.range(0));
+  const AlignedBuffer values = random_bytes(blocks * 16 * k * 2);
+  Panels panels(tokens);
+  const PlainRows weight{.values = reinterpret_cast<const std::uint8_t*>(values.data()),
+                         .scale = 1.0F,
+                         .rows = blocks * 16,
+                         .k = k};
+  for ([[maybe_unused]] auto _ : state) kernel(weight, panels.in(), tokens, panels.out());
+  report(state, blocks * 16 * k * 2, tokens);
+}
+
+struct LevelKernels {
+  IsaLevel level;
+  F4Lane16Fn* f4;
+  PlainRowsFn* bf16;
+};
+
+void register_all(IsaLevel most) {
+  for (const LevelKernels& l :
+       {LevelKernels{IsaLevel::avx512, f4_lane16_avx512, bf16_rows_avx512},
+        LevelKernels{IsaLevel::avx2, f4_lane16_avx2, bf16_rows_avx2},
+        LevelKernels{IsaLevel::generic, f4_lane16_generic, bf16_rows_generic}}) {
+    if (l.level > most) continue;
+    const std::string level = isa_name(l.level);
+    for (const int tokens : {1, 2, 4, 8, 12, 24}) {
+      benchmark::RegisterBenchmark(("f4_lane16_" + level).c_str(), f4_lane16, l.f4)->Arg(tokens);
+      benchmark::RegisterBenchmark(("bf16_rows_" + level).c_str(), plain_rows, l.bf16)->Arg(tokens);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fewbit
+
+int main(int argc, char** argv) {
+  const auto device = fewbit::detect_cpu();
+  fewbit::register_all(device ? device->isa : fewbit::IsaLevel::generic);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine can do and how near a MoE layer comes to it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fewbit/executor.hpp"
+#include "fewbit/moe.hpp"
+
+namespace fewbit::bench {
+
+// Both with all threads of the executor together, best of several rounds.
+struct MachineLimits {
+  int threads = 1;
+  double read_bytes_per_second = 0;  // of memory far larger than the caches, one stream a thread
+  double fma_flops_per_second = 0;   // f32 multiply-adds of the device's level
+};
+// Takes about a second and half a GiB of memory. Error limit when that can't be had.
+Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor);
+
+// A named MoE layer. Weights: "nvfp4", "bf16", "f16" or "f32".
+struct LayerShape {
+  std::string name;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_experts = 0;
+  int top_k = 1;
+  std::string scheme = "nvfp4";
+};
+// Lines "name hidden intermediate experts top_k scheme"; empty lines and lines from # on are left
+// out. Errors: not_found, corrupt (file, line and what is wrong with it).
+Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path);
+
+struct LayerBenchOptions {
+  std::vector<std::int64_t> tokens = {1, 4, 16, 64, 128, 512};
+  DType activation_dtype = DType::bf16;
+  std::string backend;                                    // forced; empty: as selection chooses
+  std::uint64_t resident_bytes = std::uint64_t{1} << 29;  // weights to rotate through, at least
+  double seconds = 0.5;                                   // measured time of each number of tokens
+};
+
+struct LayerTiming {
+  std::int64_t tokens = 0;
+  double seconds = 0;  // median of a call
+  int calls = 0;
+  double weight_bytes = 0;  // of the experts that a call uses, mean
+  double flops = 0;         // of its three products, two a multiply-add
+  double bytes_per_second() const { return weight_bytes / seconds; }
+  double flops_per_second() const { return flops / seconds; }
+};
+
+struct LayerBench {
+  LayerShape shape;
+  std::string backend;
+  PreparedInfo prepared;       // of one copy
+  int copies = 1;              // prepared layers that calls rotate through
+  double prepare_seconds = 0;  // of one copy
+  MachineLimits limits;        // measured just before
+  std::vector<LayerTiming> timings;
+};
+// Random weights and even random routing (top_k different experts a token), the same every time.
+// Errors: of selection, preparation and run; invalid_argument for an unknown scheme.
+Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,
+                               const LayerBenchOptions& options, Executor& executor);
+
+// A table of a bench with the fractions of the limits.
+std::string bench_text(const LayerBench& bench);
+
+}  // namespace fewbit::bench

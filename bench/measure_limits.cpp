@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "bench/measure.hpp"
+#include "core/aligned_buffer.hpp"
+#include "kernels/cpu/machine_limits.hpp"
+
+namespace fewbit::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int rounds = 5;
+constexpr std::int64_t read_bytes = std::int64_t{1} << 29;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Loops {
+  FmaLoopFn* fma;
+  ReadLoopFn* read;
+};
+
+Loops loops_of(IsaLevel level) {
+  if (level >= IsaLevel::avx512) return {fma_loop_avx512, read_loop_avx512};
+  if (level == IsaLevel::avx2) return {fma_loop_avx2, read_loop_avx2};
+  return {fma_loop_generic, read_loop_generic};
+}
+
+// A share of results, one cache line each, so that threads don't disturb each other.
+struct alignas(64) Sink {
+  float sum = 0;
+  std::uint64_t bits = 0;
+  std::int64_t flops = 0;
+};
+
+double fma_rate(const Loops& loops, std::span<Sink> sinks, Executor& executor) {
+  constexpr std::int64_t loop_rounds = 4'000'000;
+  double best = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const auto start = Clock::now();
+    parallel_for(executor, static_cast<int>(sinks.size()), [&](int i) {
+      Sink& sink = sinks[static_cast<std::size_t>(i)];
+      sink.flops = loops.fma(loop_rounds, &sink.sum);
+    });
+    const double seconds = seconds_since(start);
+    double flops = 0;
+    for (const Sink& sink : sinks) flops += static_cast<double>(sink.flops);
+    best = std::max(best, flops / seconds);
+  }
+  return best;
+}
+
+double read_rate(const Loops& loops, std::span<Sink> sinks, Executor& executor,
+                 const std::byte* memory) {
+  const auto* data = reinterpret_cast<const std::uint8_t*>(memory);
+  const std::int64_t part = read_bytes / std::ssize(sinks) / 256 * 256;
+  double best = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const auto start = Clock::now();
+    parallel_for(executor, static_cast<int>(sinks.size()), [&](int i) {
+      sinks[static_cast<std::size_t>(i)].bits |= loops.read(data + i * part, part);
+    });
+    const double seconds = seconds_since(start);
+    best = std::max(best, static_cast<double>(part * std::ssize(sinks)) / seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor) {
+  FEWBIT_TRY(AlignedBuffer memory, AlignedBuffer::allocate(static_cast<std::uint64_t>(read_bytes)));
+  std::memset(memory.data(), 1, memory.size());  // pages of its own, not the shared zero page
+  std::vector<Sink> sinks(static_cast<std::size_t>(executor.threads()));
+  const Loops loops = loops_of(device.isa);
+  return MachineLimits{
+      .threads = executor.threads(),
+      .read_bytes_per_second = read_rate(loops, sinks, executor, memory.data()),
+      .fma_flops_per_second = fma_rate(loops, sinks, executor),
+  };
+}
+
+}  // namespace fewbit::bench

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops that do nothing but reach a limit of the machine, to measure others by.
+#pragma once
+
+#include <cstdint>
+
+namespace fewbit {
+
+// `rounds` rounds of independent f32 multiply-adds in registers; returns how many floating-point
+// operations (two a multiply-add) that was. The result goes to sink, so that it is not left out.
+using FmaLoopFn = std::int64_t(std::int64_t rounds, float* sink);
+FmaLoopFn fma_loop_generic, fma_loop_avx2, fma_loop_avx512;
+
+// Reads bytes [data, data + size) once in one stream, size a multiple of 256; returns their or.
+using ReadLoopFn = std::uint64_t(const std::uint8_t* data, std::int64_t size);
+ReadLoopFn read_loop_generic, read_loop_avx2, read_loop_avx512;
+
+}  // namespace fewbit

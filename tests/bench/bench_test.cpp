@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "bench/measure.hpp"
+
+namespace fewbit::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ShapesFile : public ::testing::Test {
+ protected:
+  Result<std::vector<LayerShape>> read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return read_shapes(path_);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_ = ::testing::TempDir() + "/shapes_" +
+                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".txt";
+};
+
+TEST_F(ShapesFile, LinesAreShapesAndCommentsAreNot) {
+  const auto shapes =
+      read("# name …\n\nsmall 256 128 16 4 nvfp4  # as trained\nplain 7 5 1 1 bf16\n");
+  ASSERT_TRUE(shapes) << shapes.error().message();
+  ASSERT_EQ(shapes->size(), 2U);
+  const LayerShape& s = shapes->front();
+  EXPECT_EQ(s.name, "small");
+  EXPECT_EQ(s.hidden_size, 256);
+  EXPECT_EQ(s.intermediate_size, 128);
+  EXPECT_EQ(s.num_experts, 16);
+  EXPECT_EQ(s.top_k, 4);
+  EXPECT_EQ(shapes->back().scheme, "bf16");
+}
+
+TEST_F(ShapesFile, ABadLineIsNamedWithItsNumberAndText) {
+  for (const char* line :
+       {"small 256 128 16 4", "small 256 128 16 four nvfp4", "small 256 0 16 4 nvfp4",
+        "small 256 128 3 4 nvfp4", "small 256 128 16 4 nvfp4 more"}) {
+    const auto shapes = read(std::string("ok 16 16 1 1 nvfp4\n") + line + "\n");
+    ASSERT_FALSE(shapes) << line;
+    EXPECT_EQ(shapes.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(shapes.error().what, HasSubstr("line 2"));
+    EXPECT_THAT(shapes.error().what, HasSubstr(line));
+    EXPECT_EQ(shapes.error().where, path_);
+  }
+  const auto absent = read_shapes("/nonexistent/shapes.txt");
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().code, ErrorCode::not_found);
+  EXPECT_EQ(absent.error().where, "/nonexistent/shapes.txt");
+}
+
+TEST(NamedShapes, AreReadable) {
+  const auto shapes =
+      read_shapes(std::filesystem::path(FEWBIT_SOURCE_DIR) / "tests/problems/moe_layers.txt");
+  ASSERT_TRUE(shapes) << shapes.error().message();
+  EXPECT_GE(shapes->size(), 6U);
+}
+
+TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
+  const LayerShape shape{.name = "small",
+                         .hidden_size = 64,
+                         .intermediate_size = 32,
+                         .num_experts = 4,
+                         .top_k = 4,
+                         .scheme = "nvfp4"};
+  LayerBenchOptions options;
+  options.tokens = {1, 3};
+  options.resident_bytes = 1 << 16;
+  options.seconds = 0.001;
+  const auto device = detect_cpu();
+  ASSERT_TRUE(device);
+  const auto bench = bench_layer(shape, *device, options, serial_executor());
+  ASSERT_TRUE(bench) << bench.error().message();
+  const double expert_bytes = 3 * 64 * 32 * 9 / 16.0;
+  EXPECT_EQ(bench->copies, 5);  // of 13824 bytes, to hold 65536
+  ASSERT_EQ(bench->timings.size(), 2U);
+  for (const LayerTiming& t : bench->timings) {
+    EXPECT_GE(t.calls, 5);
+    EXPECT_GT(t.seconds, 0);
+    EXPECT_DOUBLE_EQ(t.weight_bytes, 4 * expert_bytes);
+    EXPECT_DOUBLE_EQ(t.flops, static_cast<double>(t.tokens) * 4 * 3 * 2 * 64 * 32);
+  }
+  EXPECT_GT(bench->limits.read_bytes_per_second, 0);
+  EXPECT_GT(bench->limits.fma_flops_per_second, 0);
+  const std::string text = bench_text(*bench);
+  EXPECT_THAT(text, HasSubstr("small (64, 32, 4, 4) nvfp4 on " + bench->backend));
+}
+
+TEST(BenchLayer, AnUnknownSchemeIsRefusedByName) {
+  const LayerShape shape{.name = "odd",
+                         .hidden_size = 64,
+                         .intermediate_size = 32,
+                         .num_experts = 1,
+                         .top_k = 1,
+                         .scheme = "nvfp5"};
+  const auto bench = bench_layer(shape, *detect_cpu(), {}, serial_executor());
+  ASSERT_FALSE(bench);
+  EXPECT_THAT(bench.error().what, HasSubstr("nvfp5"));
+  EXPECT_THAT(bench.error().what, HasSubstr("nvfp4, bf16, f16 or f32"));
+}
+
+}  // namespace
+}  // namespace fewbit::bench
