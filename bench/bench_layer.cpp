@@ -203,12 +203,11 @@ class Bench {
 
 }  // namespace
 
-Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) return Error{ErrorCode::not_found, "can't be opened", path.string()};
+Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where) {
+  std::istringstream lines{std::string(text)};
   std::vector<LayerShape> shapes;
   std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  for (int number = 1; std::getline(lines, line); ++number) {
     std::istringstream words(line.substr(0, line.find('#')));
     LayerShape shape;
     if (!(words >> shape.name)) continue;
@@ -222,11 +221,19 @@ Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
           fmt::format("line {} is \"{}\", expected \"name hidden intermediate experts top_k "
                       "scheme\" with experts >= top_k",
                       number, line),
-          path.string()};
+          where};
     }
     shapes.push_back(std::move(shape));
   }
   return shapes;
+}
+
+Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) return Error{ErrorCode::not_found, "can't be opened", path.string()};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_shapes(text.str(), path.string());
 }
 
 Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,

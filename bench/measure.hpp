@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fewbit/executor.hpp"
@@ -33,6 +34,7 @@ struct LayerShape {
 };
 // Lines "name hidden intermediate experts top_k scheme"; empty lines and lines from # on are left
 // out. Errors: not_found, corrupt (file, line and what is wrong with it).
+Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where);
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path);
 
 struct LayerBenchOptions {

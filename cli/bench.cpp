@@ -33,8 +33,8 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
   if (options.list) return all;
   std::vector<bench::LayerShape> out;
   for (const std::string& name : options.names) {
-    const auto it = std::find_if(all.begin(), all.end(),
-                                 [&](const bench::LayerShape& shape) { return shape.name == name; });
+    const auto it = std::find_if(
+        all.begin(), all.end(), [&](const bench::LayerShape& shape) { return shape.name == name; });
     if (it == all.end()) {
       return Error{ErrorCode::invalid_argument,
                    "no shape '" + name + "'; known: " + known_names(all), "bench"};

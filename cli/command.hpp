@@ -43,6 +43,7 @@ Json selection_json(const Selection& selection);
 
 // Each command's file adds itself.
 void add_backends(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);
 void add_cpu(CLI::App& app, int& exit_code);

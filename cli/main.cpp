@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   add_convert(app, exit_code);
   add_eval(app, exit_code);
   add_generate(app, exit_code);
+  add_bench(app, exit_code);
   add_cpu(app, exit_code);
   add_backends(app, exit_code);
   try {

@@ -109,6 +109,12 @@ class Reports(unittest.TestCase):
         self.assertEqual(first["ids"], second["ids"])
         self.assertEqual(first["new_tokens"], 12)
 
+    def test_bench_measures_a_layer_against_limits_of_the_same_run(self):
+        report = run_json(self, "bench", "tiny-moe", "--tokens", "1,4", "--seconds", "0.05")
+        self.assertEqual([t["tokens"] for t in report[0]["timings"]], [1, 4])
+        self.assertGreater(report[0]["read_bytes_per_second"], 0)
+        self.assertIn("tiny-moe", run("bench", "unknown").stderr)
+
     def test_cpu_backends_and_inspect_give_json(self):
         self.assertIn("generic", run_json(self, "cpu")["built_for"])
         self.assertEqual(run_json(self, "backends")[-1]["name"], "reference")
@@ -120,7 +126,7 @@ class Reports(unittest.TestCase):
 class Usage(unittest.TestCase):
     def test_help_has_examples_and_usage_errors_exit_with_two(self):
         for command in ("check", "inspect", "explain", "quantize", "convert", "eval", "generate",
-                        "cpu", "backends"):
+                        "bench", "cpu", "backends"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn("Example", result.stdout)
