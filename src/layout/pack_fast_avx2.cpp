@@ -23,9 +23,17 @@ inline __m256i pack_words(__m256i x) {
   return _mm256_shuffle_epi8(y, bytes);
 }
 
+// Whole lines go past the caches, where they would push out the source: the tiles of an expert are
+// more than a cache holds, and nobody reads them soon.
 inline void store_line(std::uint8_t* out, __m256i low, __m256i high) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), low);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 32), high);
+  auto* const line = reinterpret_cast<__m256i*>(out);
+  if (reinterpret_cast<std::uintptr_t>(out) % 64 == 0) {
+    _mm256_stream_si256(line, low);
+    _mm256_stream_si256(line + 1, high);
+  } else {
+    _mm256_storeu_si256(line, low);
+    _mm256_storeu_si256(line + 1, high);
+  }
 }
 
 // x[j]: words r of j, of one tile in the low lane and of the tile after the next in the high lane.
@@ -71,6 +79,9 @@ void pack_b12x_panel_avx2(const B12xPanel& panel) {
       for (int j = 0; j < 4; ++j) {
         const std::uint8_t* const h0 = panel.rows[16 * j + c] + 8 * first;
         const std::uint8_t* const h1 = panel.rows[16 * j + 8 + c] + 8 * first;
+        // 64 rows are more streams than the hardware follows.
+        _mm_prefetch(reinterpret_cast<const char*>(h0) + 64, _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(h1) + 64, _MM_HINT_T0);
         const __m256i x0 = _mm256_maskload_epi64(reinterpret_cast<const long long*>(h0), lanes);
         const __m256i x1 = _mm256_maskload_epi64(reinterpret_cast<const long long*>(h1), lanes);
         even[j] = pack_words(_mm256_unpacklo_epi64(x0, x1));
@@ -80,6 +91,7 @@ void pack_b12x_panel_avx2(const B12xPanel& panel) {
       store_tiles(odd, line[1], line[3]);
     }
   }
+  _mm_sfence();  // streamed lines are in memory before anyone is told
 }
 
 }  // namespace fewbit

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/backward_executor.hpp"
 #include "layout/pack.hpp"
@@ -75,8 +76,10 @@ TEST_P(PackB12xTest, GivesTheBytesOfTheClosedForm) {
         B12xPackJob job = make_job(2, {.n = n, .k = k}, shift);
         job.isa = GetParam();
         const auto codes = random_bytes(job.experts * job.expert_bytes());
-        std::vector<std::byte> tiles(codes.size());
-        pack_b12x(job, codes, tiles, executor);
+        auto buffer = AlignedBuffer::allocate(codes.size());  // aligned: whole lines are streamed
+        ASSERT_TRUE(buffer);
+        pack_b12x(job, codes, buffer->span(), executor);
+        const std::vector<std::byte> tiles(buffer->span().begin(), buffer->span().end());
         ASSERT_EQ(tiles, pack_by_closed_form(job, codes)) << n << " x " << k << " shift " << shift;
       }
     }
