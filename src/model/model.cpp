@@ -8,6 +8,7 @@
 #include "model/element.hpp"
 #include "model/families/family.hpp"
 #include "model/model_state.hpp"
+#include "scheme/unused_tensors.hpp"
 
 namespace fewbit {
 namespace {
@@ -57,6 +58,8 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(const Family* family,
              find_family(config, (checkpoint.directory() / "config.json").string()));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
+  FEWBIT_TRY(
+      check_layer_count(identified, config, (checkpoint.directory() / "config.json").string()));
   FEWBIT_TRY(DeviceInfo device, detect_cpu());
   ModelOptions bounded = options;
   bounded.max_tokens = std::min(options.max_tokens, config.max_positions);
@@ -67,6 +70,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
                        .device = std::move(device),
                        .executor = executor.get()});
   FEWBIT_TRY(DecoderParts parts, family->load(reader));
+  FEWBIT_TRY(reader.all_used());
   return Model(std::make_unique<State>(State{.config = std::move(config),
                                              .report = reader.report(),
                                              .max_tokens = bounded.max_tokens,

@@ -47,8 +47,9 @@ Result<void> MoeBlock::run(const Step& step, std::span<const std::byte> x,
   const TensorView hidden = activation_view(step.dtype, step.tokens, router.k, x);
   FEWBIT_TRY(weights_.router.run(step.tokens, hidden, std::as_writable_bytes(buffers.logits),
                                  buffers.inner, *step.executor));
-  FEWBIT_TRY(route(router_, step.tokens, router.n, buffers.logits, weights_.bias, buffers.ids,
-                   buffers.weights));
+  const Result<void> routed = route(router_, step.tokens, router.n, buffers.logits, weights_.bias,
+                                    buffers.ids, buffers.weights);
+  if (!routed) return Error{routed.error().code, routed.error().what, router.where};
   MoeArgs args;
   args.tokens = step.tokens;
   args.hidden = hidden;

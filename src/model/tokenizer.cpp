@@ -30,6 +30,7 @@ struct Tokenizer::State {
   AddedTokenMatcher normalized_tokens;  // and then in normalized text
   std::unordered_map<std::int32_t, AddedToken> added;
   std::int64_t vocab_size = 0;
+  std::string file;
 
   // Ids of text without added tokens.
   Result<void> encode_plain(std::string_view text, WordSplitter::Words& words,
@@ -64,7 +65,8 @@ Result<Tokenizer> Tokenizer::open(const std::filesystem::path& tokenizer_json) {
                                              AddedTokenMatcher(),
                                              AddedTokenMatcher(),
                                              {},
-                                             0});
+                                             0,
+                                             where});
   std::int32_t max_id = state->model.max_id();
   for (AddedToken token : added) {
     max_id = std::max(max_id, token.id);
@@ -115,7 +117,8 @@ Result<std::string> Tokenizer::decode(std::span<const std::int32_t> ids, bool ke
       text += *bytes;
     } else {
       return Error{ErrorCode::invalid_argument,
-                   fmt::format("id {} is not in the vocabulary of {} ids", id, vocab_size()), ""};
+                   fmt::format("id {} is not in the vocabulary of {} ids", id, vocab_size()),
+                   state_->file};
     }
   }
   return text;

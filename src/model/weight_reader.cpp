@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "core/convert.hpp"
 #include "fewbit/quantized.hpp"
 #include "model/element.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/unused_tensors.hpp"
 
 namespace fewbit {
 namespace {
@@ -38,6 +41,11 @@ Result<RmsNorm> WeightReader::norm(const std::string& module, std::int64_t width
         ErrorCode::corrupt,
         fmt::format("dtype is {}, expected bf16, f16, f32 or f64", dtype_name(info->dtype)), name};
   }
+  if (const Module* found = source_.identified.find(module);
+      found != nullptr && !found->unreadable.empty()) {
+    return Error{ErrorCode::unsupported, found->unreadable, module};
+  }
+  used_.insert(name);
   RmsNorm norm{std::vector<float>(to_size(width)), static_cast<float>(source_.config.rms_norm_eps)};
   FEWBIT_TRY(convert_to_f32(info->dtype, source_.checkpoint.tensor(*info).view.bytes, norm.weight));
   FEWBIT_TRY(prepared(info->bytes));
@@ -78,7 +86,32 @@ Result<QuantizedTensor> WeightReader::matrix(const std::string& module, MatrixSh
         fmt::format("dtype is {}, expected bf16, f16 or f32", dtype_name(tensor.scheme.weight)),
         std::string(found->part("weight"))};
   }
+  mark_used(*found);
   return tensor;
+}
+
+void WeightReader::mark_used(const Module& module) {
+  for (const Module::Part& part : module.parts) {
+    if (part.suffix == "weight" || is_quantization_suffix(part.suffix)) used_.insert(part.tensor);
+  }
+}
+
+Result<void> WeightReader::all_used() const {
+  const std::vector<std::string> unused =
+      unused_tensors(source_.checkpoint, source_.identified, source_.config, used_);
+  if (unused.empty()) return {};
+  constexpr std::size_t shown = 4;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(unused.size(), shown); ++i) {
+    names += (i == 0 ? "" : ", ") + unused[i];
+  }
+  if (unused.size() > shown) names += fmt::format(" and {} more", unused.size() - shown);
+  return Error{ErrorCode::unsupported,
+               fmt::format("model_type {} does not know {} of {} tensors, and leaving them out "
+                           "would be wrong: {}",
+                           source_.config.model_type, unused.size(),
+                           source_.checkpoint.tensors().size(), names),
+               source_.checkpoint.directory().string()};
 }
 
 Result<LinearLayer> WeightReader::linear(const std::string& module, MatrixShape shape,
@@ -107,6 +140,11 @@ Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
     }
   }
   FEWBIT_TRY(const MoeWeights weights, gather_moe(source_.checkpoint, source_.identified, layer));
+  for (const Module& module : source_.identified.modules) {
+    const bool read = module.role == Role::gate_proj || module.role == Role::up_proj ||
+                      module.role == Role::down_proj || module.role == Role::gate_up_proj;
+    if (module.layer == layer && module.expert != -1 && read) mark_used(module);
+  }
   const ModelConfig& config = source_.config;
   if (static_cast<std::int64_t>(weights.experts.size()) != config.num_experts) {
     return Error{

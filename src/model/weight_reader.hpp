@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "fewbit/checkpoint.hpp"
@@ -52,6 +53,10 @@ class WeightReader {
   // ("model.layers.0.mlp.experts"). Once packed, their pages of the checkpoint are let go.
   Result<MoeLayer> experts(int layer, const std::string& prefix);
 
+  // Once all is read. Error unsupported lists the tensors that nothing has asked for, though they
+  // would change the results.
+  Result<void> all_used() const;
+
   // Adds to the report; error cancelled when the progress callback says so.
   Result<void> prepared(std::uint64_t checkpoint_bytes);
   // The embedding is read in place, row by row.
@@ -62,7 +67,10 @@ class WeightReader {
   Result<const Module*> readable_module(const std::string& name, const std::string& expected) const;
   Result<void> finish_experts(int layer, const MoeLayer& experts);
 
+  void mark_used(const Module& module);
+
   Source source_;
+  std::unordered_set<std::string> used_;  // names of tensors
   ModelReport report_;
   std::uint64_t prepared_bytes_ = 0;
 };

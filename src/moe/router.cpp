@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/number_text.hpp"
 #include "fewbit/moe.hpp"
 #include "moe/activation.hpp"
 
@@ -78,7 +79,7 @@ Result<void> check_logits(Score score, std::int64_t token, std::span<const float
   for (std::size_t e = 0; e < logits.size(); ++e) {
     if (std::isnan(logits[e]) || logits[e] == std::numeric_limits<float>::infinity()) {
       return bad(fmt::format("logit of token {}, expert {} is {}, expected a number below infinity",
-                             token, e, logits[e]));
+                             token, e, number_text(logits[e])));
     }
     finite = finite || std::isfinite(logits[e]);
   }
@@ -91,7 +92,8 @@ Result<void> check_logits(Score score, std::int64_t token, std::span<const float
 Result<void> check_bias(std::span<const float> bias) {
   for (std::size_t e = 0; e < bias.size(); ++e) {
     if (!std::isfinite(bias[e])) {
-      return bad(fmt::format("bias of expert {} is {}, expected a finite number", e, bias[e]));
+      return bad(fmt::format("bias of expert {} is {}, expected a finite number", e,
+                             number_text(bias[e])));
     }
   }
   return {};

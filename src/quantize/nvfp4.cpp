@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/float_convert.hpp"
+#include "core/number_text.hpp"
 #include "fewbit/quantize.hpp"
 
 namespace fewbit {
@@ -58,7 +59,7 @@ Result<float> finite_amax(std::int64_t k, std::int64_t first_row, std::span<cons
       const auto at = static_cast<std::int64_t>(i);
       return Error{ErrorCode::corrupt,
                    fmt::format("weight [{}, {}] is {}, expected a finite number",
-                               first_row + at / k, at % k, rows[i]),
+                               first_row + at / k, at % k, number_text(rows[i])),
                    ""};
     }
     amax = std::max(amax, std::abs(rows[i]));

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t max_width = std::int64_t{1} << 20;  // hidden, intermediate, head sizes
 constexpr std::int64_t max_count = std::int64_t{1} << 16;  // layers, heads, experts
 constexpr std::int64_t max_vocab = std::int64_t{1} << 26;
-constexpr std::int64_t max_context = std::int64_t{1} << 32;
+constexpr std::int64_t max_context = INT32_MAX;
 
 enum class Renormalize { by_key, always };
 
@@ -171,18 +171,23 @@ Result<void> read_moe_layers(const ConfigSection& config, ModelConfig& model) {
              config.integer({"decoder_sparse_step", "moe_layer_freq"}, 1, max_count));
   FEWBIT_TRY(const auto dense_layers, config.integer({"first_k_dense_replace"}, 0, max_count));
   FEWBIT_TRY(const std::vector<std::int64_t> mlp_only, config.integers({"mlp_only_layers"}));
+  if (static_cast<std::int64_t>(mlp_only.size()) > model.num_layers) {
+    return inconsistent(config, fmt::format("mlp_only_layers has {} entries for {} layers",
+                                            mlp_only.size(), model.num_layers));
+  }
+  std::vector<bool> dense(static_cast<std::size_t>(model.num_layers));
   for (const std::int64_t layer : mlp_only) {
     if (layer < 0 || layer >= model.num_layers) {
       return inconsistent(config, fmt::format("mlp_only_layers has layer {}, expected 0 to {}",
                                               layer, model.num_layers - 1));
     }
+    dense[static_cast<std::size_t>(layer)] = true;
   }
   model.moe_layer.resize(static_cast<std::size_t>(model.num_layers));
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    const bool only_mlp = std::find(mlp_only.begin(), mlp_only.end(), i) != mlp_only.end();
     const bool on_step = (i + 1) % step.value_or(1) == 0;
     model.moe_layer[static_cast<std::size_t>(i)] =
-        !only_mlp && on_step && i >= dense_layers.value_or(0);
+        !dense[static_cast<std::size_t>(i)] && on_step && i >= dense_layers.value_or(0);
   }
   return {};
 }

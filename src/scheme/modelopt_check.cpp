@@ -53,6 +53,21 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config, cons
   }
 }
 
+void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
+  if (config.other_group_size.empty() || config.algorithm == "MIXED_PRECISION") return;
+  for (const Draft& draft : inventory.drafts) {
+    const Scheme& scheme = draft.module.scheme;
+    if (scheme.producer != Producer::modelopt || scheme.weight != DType::f4_e2m1 || !scheme.scale) {
+      continue;
+    }
+    inventory.findings.push_back({Level::warning, "config-group-size", config.where,
+                                  "group_size " + config.other_group_size,
+                                  fmt::format("{}, as the scales of {} say",
+                                              scheme.scale->granularity.cols, draft.module.name)});
+    return;
+  }
+}
+
 }  // namespace
 
 void check_modelopt(Inventory& inventory) {
@@ -71,12 +86,12 @@ void check_modelopt(Inventory& inventory) {
                      config.exclude.size())});
   }
   FindingGroups groups;
+  for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
   for (const Draft& draft : inventory.drafts) {
     check_module(inventory, config, draft.module, groups);
     const bool nvfp4 = draft.module.scheme == nvfp4_scheme(Producer::modelopt) ||
                        draft.module.scheme.weight == DType::f4_e2m1;
-    const bool says_other = !config.algorithm.empty() &&
-                            config.algorithm.find("NVFP4") == std::string::npos &&
+    const bool says_other = !config.algorithm.empty() && !is_nvfp4_algorithm(config.algorithm) &&
                             config.algorithm != "MIXED_PRECISION";
     if (draft.module.scheme.producer == Producer::modelopt && nvfp4 && says_other) {
       groups.add(draft.module.role, {Level::warning, "config-algorithm", draft.module.name,

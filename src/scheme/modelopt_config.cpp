@@ -33,7 +33,28 @@ std::vector<std::string> strings_of(const Json& block, std::string_view key) {
   return out;
 }
 
+// Empty when the block says nothing but 16.
+std::string other_group_size(const Json& block) {
+  std::vector<const Json*> holders = {&block};
+  const Json* groups = block.find("config_groups");
+  if (groups != nullptr && groups->as_object() != nullptr) {
+    for (const auto& [name, group] : *groups->as_object()) {
+      const Json* weights = group.is_object() ? group.find("weights") : nullptr;
+      if (weights != nullptr && weights->is_object()) holders.push_back(weights);
+    }
+  }
+  for (const Json* holder : holders) {
+    const Json* size = holder->find("group_size");
+    if (size != nullptr && size->as_int64() != 16) return size->dump();
+  }
+  return "";
+}
+
 }  // namespace
+
+bool is_nvfp4_algorithm(const std::string& algorithm) {
+  return algorithm == "NVFP4" || algorithm.starts_with("NVFP4_") || algorithm == "W4A16_NVFP4";
+}
 
 bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
   const auto sorted = [](std::vector<std::string> list) {
@@ -52,6 +73,7 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   config.algorithm = upper_ascii(string_of(block, "quant_algo"));
   config.exclude = strings_of(block, "exclude_modules");
   if (config.exclude.empty()) config.exclude = strings_of(block, "ignore");
+  config.other_group_size = other_group_size(block);
   const Json* table = block.find("quantized_layers");
   if (table != nullptr && table->as_object() != nullptr) {
     config.quantized_layers.emplace();

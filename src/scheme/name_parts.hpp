@@ -38,6 +38,9 @@ struct ModuleRole {
 // layers are `other`.
 ModuleRole find_role(std::string_view module);
 
+// Parts of vision and audio towers and of token-prediction heads beside the layers.
+bool outside_language_model(std::string_view module);
+
 std::vector<std::string_view> split_dots(std::string_view name);
 
 }  // namespace fewbit

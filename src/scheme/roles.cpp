@@ -27,7 +27,7 @@ std::optional<int> as_number(std::string_view text) {
 // of their own.
 bool outside_the_language_model(Components parts) {
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
-    return one_of(part, {"mtp", "visual", "vision_tower", "vision_model", "audio_tower",
+    return one_of(part, {"mtp", "mtp_layers", "visual", "vision_tower", "vision_model", "audio_tower",
                          "multi_modal_projector", "mm_projector"});
   });
 }
@@ -134,6 +134,10 @@ Role outer_role(std::string_view last) {
 }
 
 }  // namespace
+
+bool outside_language_model(std::string_view module) {
+  return outside_the_language_model(split_dots(module));
+}
 
 ModuleRole find_role(std::string_view module) {
   const std::vector<std::string_view> parts = split_dots(module);

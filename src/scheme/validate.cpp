@@ -44,6 +44,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   for (const Module& module : identified.modules) validate_module(validation, module);
   validate_experts(validation);
   validate_config_sizes(validation);
+  validate_model(validation);
   return std::move(validation.groups).take();
 }
 

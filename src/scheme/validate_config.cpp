@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "scheme/config_section.hpp"
 #include "scheme/name_parts.hpp"
@@ -97,9 +99,20 @@ void validate_config_sizes(Validation& validation) {
   if (!config || *config == nullptr) return;
   const Sizes sizes = read_sizes(**config);
   std::int64_t layers = 0;
+  std::map<int, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by layer
   for (const Module& module : validation.identified.modules) {
     validate_size(validation, sizes, module);
     layers = std::max<std::int64_t>(layers, module.layer + std::int64_t{1});
+    if (module.layer < 0 || module.expert < 0) continue;
+    auto& [count, example] = experts[module.layer];
+    if (module.expert >= count) example = &module;
+    count = std::max<std::int64_t>(count, module.expert + std::int64_t{1});
+  }
+  for (const auto& [layer, found] : experts) {
+    if (!sizes.experts || found.first <= *sizes.experts) continue;
+    validation.add(*found.second, Level::error, "config-experts", found.second->name,
+                   fmt::format("{} experts in layer {}", found.first, layer),
+                   fmt::format("{} by config.json", *sizes.experts));
   }
   // More layers are token-prediction heads; fewer can't be.
   if (sizes.layers && layers > 0 && layers < *sizes.layers) {

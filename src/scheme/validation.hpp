@@ -25,6 +25,8 @@ struct Validation {
 void validate_nvfp4(Validation& validation, const Module& module);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
+// Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.
+void validate_model(Validation& validation);
 // Sizes of matrices against config.json.
 void validate_config_sizes(Validation& validation);
 

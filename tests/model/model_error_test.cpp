@@ -94,6 +94,58 @@ TEST_F(ModelErrors, ABiasThatTheFamilyDoesNotHaveIsRefused) {
   expect_refused(tiny, ErrorCode::unsupported, {"model.layers.0.self_attn.q_proj.bias"});
 }
 
+TEST_F(ModelErrors, ALayerThatTheConfigDoesNotCountIsRefused) {
+  TinyModel tiny{TinyConfig{}};
+  tiny.config_json().set("num_hidden_layers", Json(1));
+  expect_refused(tiny, ErrorCode::inconsistent,
+                 {"num_hidden_layers is 1", "decoder layer 1", "config.json"});
+}
+
+TEST_F(ModelErrors, TensorsThatTheFamilyDoesNotReadAreListed) {
+  for (const char* name :
+       {"model.layers.0.mlp.gate.e_score_correction_bias", "model.layers.0.self_attn.sinks",
+        "model.layers.1.self_attn.q_proj.lora_A.weight", "model.norm.bias", "foo.bar",
+        "model.layers.0.mlp.shared_expert.up_proj.weight"}) {
+    TinyModel tiny{TinyConfig{}};
+    tiny.tensors()[name] = TinyTensor{DType::f32, {4}, std::vector<float>(4)};
+    expect_refused(tiny, ErrorCode::unsupported, {name, "does not know 1 of"});
+  }
+  TinyModel tiny{TinyConfig{}};
+  for (int i = 0; i < 9; ++i) {
+    tiny.tensors()["foo." + std::to_string(i)] = TinyTensor{DType::f32, {1}, {0.0F}};
+  }
+  expect_refused(tiny, ErrorCode::unsupported, {"does not know 9 of", "foo.0, ", "and 5 more"});
+}
+
+TEST_F(ModelErrors, AScaleBesideANormIsRefused) {
+  TinyModel tiny{TinyConfig{}};
+  tiny.tensors()["model.norm.weight_scale"] = TinyTensor{DType::f32, {1}, {2.0F}};
+  expect_refused(tiny, ErrorCode::unsupported, {"model.norm", "weight_scale"});
+}
+
+TEST_F(ModelErrors, WhatDoesNotChangeTheResultsMayStayUnread) {
+  TinyModel tiny{TinyConfig{}};
+  for (const char* name :
+       {"model.layers.0.self_attn.k_proj.k_scale", "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.layers.0.self_attn.q_proj.input_scale", "model.layers.2.enorm.weight",
+        "model.layers.2.self_attn.q_proj.weight", "visual.patch_embed.weight"}) {
+    tiny.tensors()[name] = TinyTensor{DType::f32, {1}, {2.0F}};
+  }
+  const auto model = try_load(tiny);
+  EXPECT_TRUE(model) << model.error().message();
+}
+
+TEST_F(ModelErrors, ANanInTheRouterNamesItsLayer) {
+  TinyModel tiny{TinyConfig{}};
+  tiny.tensors().at("model.layers.1.mlp.gate.weight").values[3] = -std::nanf("");
+  const Model model = load(tiny);
+  Sequence sequence = *model.new_sequence(10);
+  const auto logits = model.forward(sequence, std::vector<std::int32_t>{1, 2}, Model::Logits::all);
+  ASSERT_FALSE(logits);
+  EXPECT_THAT(logits.error().message(), HasSubstr("model.layers.1.mlp.gate"));
+  EXPECT_THAT(logits.error().message(), HasSubstr("is NaN"));
+}
+
 TEST_F(ModelErrors, UnknownFamiliesAndActivationsListTheKnownOnes) {
   TinyModel tiny{TinyConfig{}};
   tiny.config_json().set("model_type", Json("llama"));

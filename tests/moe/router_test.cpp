@@ -161,7 +161,7 @@ TEST(Router, RefusesParametersThatDoNotFit) {
 }
 
 TEST(Router, RefusesNumbersWithoutAnOrder) {
-  EXPECT_THAT(error_of({}, {1, std::nanf(""), 3}), HasSubstr("token 0, expert 1 is nan"));
+  EXPECT_THAT(error_of({}, {1, std::nanf(""), 3}), HasSubstr("token 0, expert 1 is NaN"));
   EXPECT_THAT(error_of({}, {1, 2, infinity}), HasSubstr("token 0, expert 2 is inf"));
   EXPECT_THAT(error_of({}, {-infinity, -infinity}), HasSubstr("all 2 logits of token 0 are -inf"));
   EXPECT_THAT(error_of({}, {1, 2}, {0, -infinity}), HasSubstr("bias of expert 1 is -inf"));

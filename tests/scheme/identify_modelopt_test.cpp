@@ -110,6 +110,40 @@ TEST(IdentifyModelopt, PlacesThatDifferAreReported) {
                              Field(&Finding::expected, HasSubstr("quant_algo NVFP4, 3")))));
 }
 
+TEST(IdentifyModelopt, AGroupSizeThatTheScalesContradictIsReported) {
+  const auto with = [](const std::string& size) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    small.file("hf_quant_config.json",
+               R"({"quantization": {"quant_algo": "NVFP4", "group_size": )" + size +
+                   R"(, "exclude_modules": ["lm_head",
+        "model.layers.0.mlp.gate", "model.layers.0.self_attn*"]}})");
+    return identified(small).findings;
+  };
+  EXPECT_THAT(with("16"), IsEmpty());
+  for (const char* size : {"32", "-1", "\"16\"", "null"}) {
+    EXPECT_THAT(with(size),
+                Contains(AllOf(rule("config-group-size"), Field(&Finding::found, HasSubstr(size)),
+                               Field(&Finding::expected, HasSubstr("16, as")))))
+        << size;
+  }
+}
+
+TEST(IdentifyModelopt, AnAlgorithmThatTheTensorsContradictIsReported) {
+  for (const char* algorithm : {"FP8", "W4A8_NVFP4_FP8"}) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    const std::string text = std::string(R"("quant_algo": ")") + algorithm +
+                             R"(", "exclude_modules": ["lm_head", "model.layers.0.mlp.gate",
+        "model.layers.0.self_attn*"])";
+    small.file("hf_quant_config.json", "{\"quantization\": {" + text + "}}");
+    small.file("config.json",
+               SmallCheckpoint::config(R"("quantization_config": {"quant_method": "modelopt", )" +
+                                       text + "},"));
+    EXPECT_THAT(
+        identified(small).findings,
+        Contains(AllOf(rule("config-algorithm"), Field(&Finding::expected, HasSubstr(algorithm)))));
+  }
+}
+
 TEST(IdentifyModelopt, TensorsOutrankTheExcludeList) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   small.file("config.json", SmallCheckpoint::config(R"("quantization_config": {

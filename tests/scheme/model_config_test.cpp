@@ -81,6 +81,17 @@ TEST(ModelConfig, SparseLayersFollowStepAndList) {
   EXPECT_THAT(read(text)->moe_layer, ElementsAre(false, true, false, false, false, true));
 }
 
+// The list is given once a layer at most, so reading it takes no more than one pass.
+TEST(ModelConfig, MoreDenseLayersThanLayersAreRefused) {
+  std::string list = "\"mlp_only_layers\": [0";
+  for (int i = 0; i < 300000; ++i) list += ",0";
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.file("config.json", SmallCheckpoint::config(list + "],"));
+  const auto config = read_model_config(small.open());
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().what, HasSubstr("300001 entries for 1 layers"));
+}
+
 TEST(ModelConfig, EosTokensComeFromBothFiles) {
   const auto config = read(with("eos_token_id", "7"), R"({"eos_token_id": [9, 7]})");
   ASSERT_TRUE(config) << config.error().message();
@@ -150,6 +161,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"hidden_size", "-32", ErrorCode::corrupt, "hidden_size is -32"},
         Refused{"hidden_size", "32.5", ErrorCode::corrupt, "hidden_size is 32.5"},
         Refused{"hidden_size", "null", ErrorCode::corrupt, "hidden_size is missing"},
+        Refused{"max_position_embeddings", "4294967296", ErrorCode::corrupt,
+                "from 1 to 2147483647"},
         Refused{"num_hidden_layers", "99999999999", ErrorCode::corrupt, "from 1 to 65536"},
         Refused{"moe_intermediate_size", "0", ErrorCode::corrupt, "moe_intermediate_size is 0"},
         Refused{"norm_topk_prob", "1", ErrorCode::corrupt, "norm_topk_prob is 1"},

@@ -149,6 +149,9 @@ class SmallCheckpoint {
     out.add_bf16("model.embed_tokens.weight", {64, hidden});
     out.add_bf16("model.norm.weight", {hidden}, {1.0F});
     out.add_bf16("model.layers.0.input_layernorm.weight", {hidden}, {1.0F});
+    out.add_bf16("model.layers.0.post_attention_layernorm.weight", {hidden}, {1.0F});
+    out.add_bf16("model.layers.0.self_attn.q_norm.weight", {16}, {1.0F});
+    out.add_bf16("model.layers.0.self_attn.k_norm.weight", {16}, {1.0F});
     out.add_bf16("model.layers.0.self_attn.q_proj.weight", {32, hidden}, ramp(0.01F));
     out.add_bf16("model.layers.0.self_attn.k_proj.weight", {16, hidden}, ramp(0.01F));
     out.add_bf16("model.layers.0.self_attn.v_proj.weight", {16, hidden}, ramp(0.01F));

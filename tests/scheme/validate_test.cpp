@@ -154,6 +154,94 @@ INSTANTIATE_TEST_SUITE_P(
               },
               "config.json", "layers 0 to 0", "2 layers by config.json"}));
 
+const std::string attention = "model.layers.0.self_attn.";
+
+INSTANTIATE_TEST_SUITE_P(
+    OfTheModel, ValidateFault,
+    testing::Values(
+        Fault{"tensor-missing", Level::error,
+              [](SmallCheckpoint& c) { c.remove(attention + "q_norm.weight"); },
+              attention + "q_norm.weight", "no tensor", "[16] by config.json"},
+        Fault{"tensor-missing", Level::error,
+              [](SmallCheckpoint& c) { c.remove(attention + "k_proj.weight"); },
+              attention + "k_proj.weight", "no tensor", "[16, 32]"},
+        Fault{"tensor-missing", Level::error,
+              [](SmallCheckpoint& c) { c.remove("model.norm.weight"); }, "model.norm.weight",
+              "no tensor", "[32]"},
+        Fault{"tensor-missing", Level::error,
+              [](SmallCheckpoint& c) { c.remove("model.layers.0.mlp.gate.weight"); },
+              "model.layers.0.mlp.gate.weight", "no tensor", "[2, 32]"},
+        Fault{"tensor-missing", Level::error,
+              [](SmallCheckpoint& c) {
+                std::string config = SmallCheckpoint::config("");
+                const std::string tied = "\"tie_word_embeddings\": true";
+                c.file("config.json", config.replace(config.find(tied), tied.size(),
+                                                     "\"tie_word_embeddings\": false"));
+              },
+              "lm_head.weight", "no tensor", "[64, 32]"},
+        Fault{"tensor-shape", Level::error,
+              [](SmallCheckpoint& c) {
+                c.add_bf16(attention + "o_proj.weight", {32, 16});
+              },
+              attention + "o_proj.weight", "[32, 16]", "[32, 32]"},
+        Fault{"tensor-shape", Level::error,
+              [](SmallCheckpoint& c) { c.add_bf16(attention + "k_norm.weight", {32}); },
+              attention + "k_norm.weight", "[32]", "[16]"},
+        Fault{"tensor-shape", Level::error,
+              [](SmallCheckpoint& c) {
+                c.add_bf16("model.embed_tokens.weight", {1, 64, 32});
+              },
+              "model.embed_tokens.weight", "[1, 64, 32]", "[64, 32]"},
+        Fault{"bias-unsupported", Level::error,
+              [](SmallCheckpoint& c) { c.add_bf16(attention + "q_proj.bias", {32}); },
+              attention + "q_proj.bias", "a bias", "none"},
+        Fault{"tensor-unexpected", Level::error,
+              [](SmallCheckpoint& c) {
+                c.add_bf16("model.layers.0.mlp.gate.e_score_correction_bias", {2});
+              },
+              "model.layers.0.mlp.gate.e_score_correction_bias", "not read", "qwen3_moe"},
+        Fault{"tensor-unexpected", Level::error,
+              [](SmallCheckpoint& c) { c.add_bf16(attention + "sinks", {2}); }, attention + "sinks",
+              "not read", "qwen3_moe"},
+        Fault{"config-experts", Level::error,
+              [](SmallCheckpoint& c) {
+                const std::string expert = "model.layers.0.mlp.experts.2.";
+                c.add_nvfp4(expert + "gate_proj", 16, 32);
+                c.add_nvfp4(expert + "up_proj", 16, 32);
+                c.add_nvfp4(expert + "down_proj", 32, 16);
+              },
+              "model.layers.0.mlp.experts.2.down_proj", "3 experts in layer 0", "2 by config.json"},
+        Fault{"layers-extra", Level::error,
+              [](SmallCheckpoint& c) {
+                c.add_bf16("model.layers.1.input_layernorm.weight", {32});
+                c.add_bf16("model.layers.1.self_attn.q_proj.weight", {32, 32});
+              },
+              "layer 1", "model.layers.1.input_layernorm", "1 layers by num_hidden_layers"},
+        Fault{"layers-prediction", Level::info,
+              [](SmallCheckpoint& c) {
+                c.add_bf16("model.layers.1.input_layernorm.weight", {32});
+                c.add_bf16("model.layers.1.self_attn.q_proj.weight", {32, 32});
+                c.add_bf16("model.layers.1.eh_proj.weight", {32, 64});
+              },
+              "layer 1", "token-prediction", "1 layers by num_hidden_layers"}));
+
+TEST(Validate, WhatAModelMayLeaveOutIsNoFinding) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.add_f32(attention + "k_proj.k_scale", {}, {0.5F});
+  small.add_f32(attention + "v_proj.v_scale", {}, {0.5F});
+  small.add_f32(attention + "rotary_emb.inv_freq", {8}, {0.5F});
+  small.add_bf16("lm_head.weight", {64, 32});  // a copy of the tied embedding
+  small.add_bf16("visual.blocks.0.attn.qkv.weight", {96, 32});
+  EXPECT_THAT(findings_of(small), IsEmpty());
+}
+
+TEST(Validate, ATiedHeadWithValuesOfItsOwnIsFound) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.add_bf16("lm_head.weight", {64, 32}, {1.0F});
+  EXPECT_THAT(findings_of(small), Contains(AllOf(Field(&Finding::rule, "tensor-unexpected"),
+                                                 Field(&Finding::where, "lm_head.weight"))));
+}
+
 TEST(Validate, AnInfiniteOrNegativeGlobalScaleIsAnError) {
   for (const float value : {-1.0F, std::numeric_limits<float>::infinity()}) {
     SmallCheckpoint small = SmallCheckpoint::modelopt();
