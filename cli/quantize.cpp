@@ -27,6 +27,8 @@ void print_report(const Options& options, const QuantizeReport& report) {
       bytes_text(report.source_bytes), bytes_text(report.output_bytes),
       static_cast<double>(report.source_bytes) / static_cast<double>(report.output_bytes),
       report.relative_error);
+  fmt::print("  worst matrix {}: mean error of a block {:.4f}, {:.1f} % of its blocks erased\n",
+             report.worst.name, report.worst.block_error, 100.0 * report.worst.erased_share);
   if (report.erased_blocks > 0 || report.clamped_scales > 0) {
     fmt::print("  {} blocks of small weights became zero, {} block scales were clamped\n",
                report.erased_blocks, report.clamped_scales);
@@ -44,6 +46,11 @@ Json report_json(const Options& options, const QuantizeReport& report) {
   out.set("relative_error", report.relative_error);
   out.set("erased_blocks", report.erased_blocks);
   out.set("clamped_scales", report.clamped_scales);
+  Json worst;
+  worst.set("name", report.worst.name);
+  worst.set("block_error", report.worst.block_error);
+  worst.set("erased_share", report.worst.erased_share);
+  out.set("worst_matrix", worst);
   return out;
 }
 
@@ -74,6 +81,8 @@ void add_quantize(CLI::App& app, int& exit_code) {
   command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4");
   command->add_flag("--attention", options->quantize.attention,
                     "Quantize the q/k/v/o projections too");
+  command->add_flag("--allow-erased", options->quantize.allow_erased,
+                    "Write matrices of which more than half becomes zero");
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
   add_threads_option(*command, *options);

@@ -22,8 +22,17 @@ struct QuantizeOptions {
   std::string scheme = "nvfp4";  // ModelOpt NVFP4
   bool experts = true;
   bool attention = false;  // q/k/v/o projections too
+  // Also write matrices of which more than half of the blocks that are not zero would become zero.
+  bool allow_erased = false;
   std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
   ProgressFn progress;
+};
+
+// The quantized matrix with the largest block error.
+struct WorstMatrix {
+  std::string name;         // of its weights; empty: none was quantized
+  double block_error = 0;   // mean of ||b - q(b)|| / ||b|| over its blocks that are not zero
+  double erased_share = 0;  // of the blocks that are not zero, those that became zero
 };
 
 struct QuantizeReport {
@@ -34,11 +43,13 @@ struct QuantizeReport {
   double relative_error = 0;        // Frobenius, over all quantized matrices: ||w - q(w)|| / ||w||
   std::int64_t erased_blocks = 0;   // blocks with a non-zero weight that became all zero
   std::int64_t clamped_scales = 0;  // block scales raised to the smallest or lowered to the largest
+  WorstMatrix worst;
 };
 
 // Writes a ModelOpt checkpoint in the source's own naming, with both config places, the tokenizer
 // and every other small file. Errors: unsupported (scheme name lists the known ones; already
-// quantized source; k % 16), corrupt (a NaN or infinite weight, named), io.
+// quantized source; k % 16), corrupt (a NaN or infinite weight, named; a matrix
+// of mostly erased blocks), inconsistent (missing tensors, shapes against the config), io.
 Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
                                            const std::filesystem::path& output,
                                            const QuantizeOptions& options, Executor& executor);

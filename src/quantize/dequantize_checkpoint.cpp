@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "core/convert.hpp"
+#include "core/number_text.hpp"
+#include "quantize/complete.hpp"
 #include "quantize/quantize_files.hpp"
 
 namespace fewbit {
@@ -72,6 +75,40 @@ Result<DecodePlan> make_plan(const Checkpoint& source, const Identified& identif
   return plan;
 }
 
+// The block scale of a value, for messages.
+std::string scale_text(const QuantizedTensor& matrix, const Module& module, std::int64_t row,
+                       std::int64_t column) {
+  std::string text = fmt::format("global scale {}", number_text(matrix.global_scale));
+  if (!matrix.scheme.scale || module.part("weight_scale").empty()) return text;
+  const Granularity& group = matrix.scheme.scale->granularity;
+  return fmt::format("scale {} [{}, {}], {}", module.part("weight_scale"),
+                     group.rows == 0 ? 0 : row / group.rows,
+                     group.cols == 0 ? 0 : column / group.cols, text);
+}
+
+// NaN and infinity, decoded or by rounding to the target, are refused with their place.
+Result<void> check_values(const QuantizedTensor& matrix, const DecodeJob& job, std::int64_t row,
+                          std::span<const float> values, std::span<const float> rounded,
+                          DType dtype) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(rounded[i])) continue;
+    const std::int64_t r = row + static_cast<std::int64_t>(i) / matrix.k;
+    const std::int64_t c = static_cast<std::int64_t>(i) % matrix.k;
+    const std::string value = number_text(values[i]);
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format(
+            "value [{}, {}]{} is {}, expected {} ({})", r, c,
+            job.fused_expert < 0 ? std::string() : fmt::format(" of expert {}", job.fused_expert),
+            value,
+            std::isfinite(values[i]) ? fmt::format("a number that {} can hold", dtype_name(dtype))
+                                     : std::string("a finite number"),
+            scale_text(matrix, *job.module, r, c)),
+        job.output};
+  }
+  return {};
+}
+
 // Decodes a matrix in pieces of rows. Returns how many values were rounded.
 Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& job, DType dtype,
                                    CheckpointWriter& writer) {
@@ -92,6 +129,7 @@ Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& jo
     FEWBIT_TRY(dequantize_rows(matrix, row, values));
     FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
     FEWBIT_TRY(convert_to_f32(dtype, bytes, back));
+    FEWBIT_TRY(check_values(matrix, job, row, values, back, dtype));
     for (std::size_t i = 0; i < values.size(); ++i) inexact += values[i] != back[i] ? 1 : 0;
     const std::uint64_t at = base + static_cast<std::uint64_t>(row * matrix.k);
     FEWBIT_TRY(writer.write(job.output, bytes, at * width));
@@ -173,6 +211,7 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
                  ""};
   }
   FEWBIT_TRY(const Identified identified, identify(source));
+  FEWBIT_TRY(check_complete(source, identified));
   FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "quantize/complete.hpp"
 #include "quantize/quantize_files.hpp"
 #include "quantize/quantize_matrix.hpp"
 #include "quantize/quantize_plan.hpp"
@@ -60,12 +61,30 @@ class Job {
       report_.clamped_scales += result.clamped_scales;
       error_squares_ += result.error_squares;
       weight_squares_ += result.weight_squares;
+      FEWBIT_TRY(judge(jobs[i], result));
       const TensorInfo& info = *jobs[i].source;
       const auto values = static_cast<std::uint64_t>(jobs[i].n * jobs[i].k);
       bytes += values * static_cast<std::uint64_t>(dtype_bits(info.dtype)) / 8;
       source_.release(info);
     }
     return advance(bytes);
+  }
+
+  // One huge weight sets the global scale, and nothing may be left of all others.
+  Result<void> judge(const MatrixJob& job, const MatrixResult& result) {
+    std::string name = job.source->name;
+    if (job.source->shape.size() == 3) name += fmt::format(" of expert {}", job.slice);
+    if (!options_.allow_erased && result.erased_blocks * 2 > result.nonzero_blocks) {
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{} of {} blocks with weights would become zero, at most half may "
+                               "(the largest weight dwarfs the others; allow_erased takes it)",
+                               result.erased_blocks, result.nonzero_blocks),
+                   name};
+    }
+    if (report_.worst.name.empty() || result.block_error() > report_.worst.block_error) {
+      report_.worst = {std::move(name), result.block_error(), result.erased_share()};
+    }
+    return {};
   }
 
   Result<void> copy_kept() {
@@ -106,6 +125,7 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
   }
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(const QuantizePlan plan, plan_quantization(source, identified, options));
+  FEWBIT_TRY(check_complete(source, identified));
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;
   FEWBIT_TRY(CheckpointWriter writer,

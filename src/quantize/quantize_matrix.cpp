@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/convert.hpp"
@@ -87,13 +88,29 @@ class MatrixQuantizer {
                                                         std::move(scale_tensor), global_));
     const std::span<float> decoded = std::span(decoded_).first(weights.size());
     FEWBIT_TRY(dequantize_rows(tensor, 0, decoded));
+    for (std::size_t i = 0; i < weights.size(); i += nvfp4_group_size) {
+      add_block(weights.subspan(i, nvfp4_group_size), decoded.subspan(i, nvfp4_group_size), result);
+    }
+    return {};
+  }
+
+  static void add_block(std::span<const float> weights, std::span<const float> decoded,
+                        MatrixResult& result) {
+    double error = 0;
+    double size = 0;
+    bool nonzero = false;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const double w = weights[i];
       const double difference = w - static_cast<double>(decoded[i]);
-      result.error_squares += difference * difference;
-      result.weight_squares += w * w;
+      error += difference * difference;
+      size += w * w;
+      nonzero = nonzero || weights[i] != 0.0F;
     }
-    return {};
+    result.error_squares += error;
+    result.weight_squares += size;
+    if (!nonzero) return;
+    ++result.nonzero_blocks;
+    result.block_errors += std::sqrt(error / size);
   }
 
   const MatrixJob& job_;

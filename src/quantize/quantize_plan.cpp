@@ -29,9 +29,16 @@ bool is_selected(const Module& module, const QuantizeOptions& options) {
   }
 }
 
-Result<void> check_module(const Module& module) {
+Result<void> check_module(const Module& module, const TensorInfo& weight) {
   if (!module.unreadable.empty()) {
     return Error{ErrorCode::unsupported, module.unreadable, module.name};
+  }
+  const std::size_t rank = module.experts > 0 ? 3 : 2;
+  if (weight.shape.size() != rank) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("weights are {}, expected a matrix {}", shape_text(weight.shape),
+                             rank == 3 ? "[experts, rows, columns]" : "[rows, columns]"),
+                 weight.name};
   }
   if (module.n < 1 || module.k < 1 || module.k % nvfp4_group_size != 0) {
     return Error{ErrorCode::unsupported,
@@ -99,9 +106,9 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
       if (is_ignored(module)) plan.ignored.push_back(module.name);
       continue;
     }
-    FEWBIT_TRY(check_module(module));
     const TensorInfo* weight = source.find(module.part("weight"));
     if (weight == nullptr) continue;
+    FEWBIT_TRY(check_module(module, *weight));
     replaced.insert(weight->name);
     add_module(module, *weight, plan);
   }

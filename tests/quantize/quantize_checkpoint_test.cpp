@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -51,7 +52,7 @@ TEST_F(QuantizeCheckpoint, ExpertsBecomeNvfp4AndTheRestStaysAsItIs) {
   const auto report = quantize(small);
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_EQ(report->quantized_tensors, 6);
-  EXPECT_EQ(report->kept_tensors, 8);
+  EXPECT_EQ(report->kept_tensors, 11);
   EXPECT_EQ(report->erased_blocks, 0);
 
   const Checkpoint source = small.open();
@@ -164,24 +165,28 @@ TEST_F(QuantizeCheckpoint, AttentionIsQuantizedWhenAsked) {
 }
 
 TEST_F(QuantizeCheckpoint, FusedExpertsStayFusedWithAGlobalScaleEach) {
-  SmallCheckpoint small;
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  for (const char* e : {"0.", "1."}) {
+    for (const char* role : {"gate_proj", "up_proj", "down_proj"}) {
+      small.remove(std::string("model.layers.0.mlp.experts.") + e + role + ".weight");
+    }
+  }
   const std::string experts = "model.layers.0.mlp.experts.";
-  small.add_bf16(experts + "gate_up_proj", {3, 64, 32}, SmallCheckpoint::ramp(0.01F));
-  small.add_bf16(experts + "down_proj", {3, 32, 32}, {1.0F, -2.0F, 0.5F});
-  small.file("config.json", SmallCheckpoint::config(""));
+  small.add_bf16(experts + "gate_up_proj", {2, 32, 32}, SmallCheckpoint::ramp(0.01F));
+  small.add_bf16(experts + "down_proj", {2, 32, 16}, {1.0F, -2.0F, 0.5F});
   const auto report = quantize(small);
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_EQ(report->quantized_tensors, 2);
   const Checkpoint checkpoint = result();
-  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj")->shape, (Shape{3, 64, 16}));
-  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj_weight_scale")->shape, (Shape{3, 64, 2}));
-  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj_weight_scale_2")->shape, Shape{3});
+  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj")->shape, (Shape{2, 32, 16}));
+  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj_weight_scale")->shape, (Shape{2, 32, 2}));
+  EXPECT_EQ(checkpoint.find(experts + "gate_up_proj_weight_scale_2")->shape, Shape{2});
   const Checkpoint source = small.open();
   const auto before = gather_moe(source, *identify(source), 0);
   const auto after = gather_moe(checkpoint, *identify(checkpoint), 0);
   ASSERT_TRUE(before) << before.error().message();
   ASSERT_TRUE(after) << after.error().message();
-  for (std::size_t e = 0; e < 3; ++e) {
+  for (std::size_t e = 0; e < 2; ++e) {
     // 1, -2 and 0.5 are codes 3, -6 and 1.5 of one scale: nothing is lost.
     EXPECT_EQ(values(before->experts[e].down), values(after->experts[e].down)) << e;
   }
@@ -220,6 +225,22 @@ TEST_F(QuantizeCheckpoint, RefusalsLeaveNothingBehind) {
          c.add_bf16(expert0 + "up_proj.weight", {16, 32}, bad);
        },
        ErrorCode::corrupt, "up_proj.weight: weight [3, 5] is inf"},
+      {[](auto& c, auto&) {
+         c.add_bf16(expert0 + "up_proj.weight", {1, 16, 32}, {1.0F});
+       },
+       ErrorCode::unsupported, "up_proj.weight: weights are [1, 16, 32], expected a matrix"},
+      {[](auto& c, auto&) {
+         c.add_bf16(expert0 + "up_proj.weight", {32, 16}, {1.0F});
+       },
+       ErrorCode::inconsistent, "config-size: found [32, 16], expected [16, 32]"},
+      {[](auto& c, auto&) { c.remove(expert0 + "up_proj.weight"); }, ErrorCode::inconsistent,
+       "experts-missing: found 1 experts, without 0"},
+      {[](auto& c, auto&) {
+         std::vector<float> outlier(512, 1e-6F);
+         outlier[7] = 1e6F;
+         c.add_bf16(expert0 + "up_proj.weight", {16, 32}, outlier);
+       },
+       ErrorCode::corrupt, "up_proj.weight: 31 of 32 blocks with weights would become zero"},
       {[](auto& c, auto&) { c.add_nvfp4("model.layers.0.self_attn.q_proj", 32, 32); },
        ErrorCode::unsupported, "already quantized (ModelOpt)"},
       {[](auto&, auto& o) { o.progress = [](auto, auto) { return false; }; }, ErrorCode::cancelled,
@@ -235,6 +256,21 @@ TEST_F(QuantizeCheckpoint, RefusalsLeaveNothingBehind) {
     EXPECT_THAT(report.error().message(), HasSubstr(row.says));
     EXPECT_TRUE(fs::is_empty(folder_.path())) << row.says;
   }
+}
+
+TEST_F(QuantizeCheckpoint, AMatrixOfErasedBlocksIsWrittenOnlyWhenAllowedAndNamed) {
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  std::vector<float> outlier(512, 1e-6F);
+  outlier[7] = 1e6F;
+  small.add_bf16(expert0 + "up_proj.weight", {16, 32}, outlier);
+  QuantizeOptions options;
+  options.allow_erased = true;
+  const auto report = quantize(small, options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->worst.name, expert0 + "up_proj.weight");
+  EXPECT_DOUBLE_EQ(report->worst.erased_share, 31.0 / 32.0);
+  // 31 blocks are lost whole; the outlier's own is nearly exact.
+  EXPECT_NEAR(report->worst.block_error, 31.0 / 32.0, 0.002);
 }
 
 TEST_F(QuantizeCheckpoint, AnExistingOutputIsRefused) {
@@ -262,6 +298,49 @@ TEST_F(QuantizeCheckpoint, ProgressEndsAtTheWhole) {
 }
 
 // A trained model, whose error independent code has computed.
+TEST_F(QuantizeCheckpoint, DecodingRefusesWhatIsNotFinite) {
+  struct Row {
+    std::function<void(SmallCheckpoint&)> apply;
+    DType dtype;
+    ErrorCode code;
+    std::vector<const char*> says;
+  };
+  const std::string up = expert0 + "up_proj";
+  const std::vector<Row> rows = {
+      {[&](SmallCheckpoint& c) {
+         std::vector<std::uint8_t> scales(32, 0x38);
+         scales[2 * 3 + 1] = 0x7F;
+         c.add(up + ".weight_scale", DType::f8_e4m3, {16, 2}, scales);
+       },
+       DType::f32,
+       ErrorCode::corrupt,
+       {"up_proj.weight: value [3, 16] is NaN", "weight_scale [3, 1]"}},
+      {[&](SmallCheckpoint& c) { c.add_f32(up + ".weight_scale_2", {}, {1e6F}); },
+       DType::f16,
+       ErrorCode::corrupt,
+       {"value [0, 0] is 500000, expected a number that f16 can hold", "global scale 1000000"}},
+      {[&](SmallCheckpoint& c) {
+         for (const char* part : {".weight", ".weight_scale", ".weight_scale_2"}) {
+           c.remove(up + part);
+         }
+       },
+       DType::bf16,
+       ErrorCode::inconsistent,
+       {"experts-missing: found 1 experts, without 0"}},
+  };
+  for (const Row& row : rows) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    row.apply(small);
+    DequantizeOptions options;
+    options.dtype = row.dtype;
+    const auto report = dequantize_checkpoint(small.open(), output_, options, serial_executor());
+    ASSERT_FALSE(report) << row.says.front();
+    EXPECT_STREQ(error_code_name(report.error().code), error_code_name(row.code));
+    for (const char* text : row.says) EXPECT_THAT(report.error().message(), HasSubstr(text));
+    EXPECT_TRUE(fs::is_empty(folder_.path())) << row.says.front();
+  }
+}
+
 TEST_F(QuantizeCheckpoint, ATrainedModelHasTheErrorOfIndependentCode) {
   const fs::path model = fs::path(FEWBIT_SHARED_DIR) / "models" / "tiny-moe";
   if (!fs::exists(model / "rtn_reference.json")) GTEST_SKIP() << model << " is absent";
