@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "inventory.hpp"
 #include "layer_problem.hpp"
+#include "model/families/family.hpp"
 #include "table.hpp"
 
 namespace fewbit::cli {
@@ -35,31 +36,66 @@ void add_findings(std::vector<Finding>& all, std::span<const Finding> more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
+// A family that can be run, or why there is none.
+Result<ModelConfig> runnable_config(const Checkpoint& checkpoint) {
+  FEWBIT_TRY(ModelConfig config, read_model_config(checkpoint));
+  FEWBIT_TRY(find_family(config, (checkpoint.directory() / "config.json").string()));
+  return config;
+}
+
+void add_config_error(Report& report, const Error& error) {
+  report.config_error = error.message();
+  // Without a config it may be no language model at all.
+  const Level level = error.code == ErrorCode::not_found ? Level::warning : Level::error;
+  report.findings.push_back(
+      {level, "config-unreadable", error.where, error.what, "a model that can be run"});
+}
+
+void add_layer_error(Report& report, const Error& error) {
+  report.layer_error = error.message();
+  report.findings.push_back(
+      {Level::error, "layer-not-runnable", error.where, error.what, "experts that can be run"});
+}
+
 // What can run the experts; a checkpoint that can't be run is still worth a page.
 void describe_layer(Report& report) {
-  auto config = read_model_config(report.checkpoint);
-  if (!config) {
-    report.config_error = config.error().message();
-    return;
-  }
+  auto config = runnable_config(report.checkpoint);
+  if (!config) return add_config_error(report, config.error());
   report.config = *config;
   auto layer = first_moe_layer(report.checkpoint, report.identified, *config, DType::bf16);
-  if (!layer) {
-    report.layer_error = layer.error().message();
-    return;
-  }
+  if (!layer) return add_layer_error(report, layer.error());
   const auto device = detect_cpu();
-  if (!device) {
-    report.layer_error = device.error().message();
-    return;
-  }
+  if (!device) return add_layer_error(report, device.error());
   auto selection = select_backend(layer->problem, *device);
   if (selection) {
     report.selection = *std::move(selection);
   } else {
-    report.layer_error = selection.error().message();
+    add_layer_error(report, selection.error());
   }
   report.layer = *std::move(layer);
+}
+
+void describe_tokenizer(Report& report) {
+  const std::filesystem::path file = report.checkpoint.directory() / "tokenizer.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return;
+  const auto tokenizer = Tokenizer::open(file);
+  if (!tokenizer) {
+    const Error& error = tokenizer.error();
+    report.findings.push_back({Level::error, "tokenizer-unreadable", error.where, error.what,
+                               "a tokenizer that can be read"});
+  } else if (report.config && tokenizer->vocab_size() > report.config->vocab_size) {
+    report.findings.push_back(
+        {Level::error, "tokenizer-vocabulary", file.string(),
+         fmt::format("ids up to {}", tokenizer->vocab_size() - 1),
+         fmt::format("less than vocab_size {} of config.json", report.config->vocab_size)});
+  }
+}
+
+bool is_runnable(const Report& report) {
+  return report.config.has_value() && report.layer_error.empty() &&
+         std::none_of(report.findings.begin(), report.findings.end(),
+                      [](const Finding& f) { return f.level == Level::error; });
 }
 
 Result<Report> make_report(const Options& options) {
@@ -70,10 +106,11 @@ Result<Report> make_report(const Options& options) {
   add_findings(report.findings, report.identified.findings);
   add_findings(report.findings, validate(checkpoint, report.identified,
                                          options.headers_only ? Depth::headers : Depth::scales));
-  std::stable_sort(report.findings.begin(), report.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.level > b.level; });
   report.inventory = take_inventory(checkpoint, report.identified);
   describe_layer(report);
+  describe_tokenizer(report);
+  std::stable_sort(report.findings.begin(), report.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.level > b.level; });
   return report;
 }
 
@@ -163,7 +200,7 @@ Json report_json(const Report& report) {
   out.set("evidence", report.identified.producer_evidence);
   out.set("inventory", inventory_json(report.inventory));
   out.set("findings", findings);
-  out.set("runnable", report.config.has_value() && report.layer_error.empty());
+  out.set("runnable", is_runnable(report));
   if (!report.config_error.empty()) out.set("config_error", report.config_error);
   if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
   if (report.selection) out.set("selection", selection_json(*report.selection));

@@ -22,15 +22,22 @@ struct Measured {
   double seconds = 0;
 };
 
+// An error of the text is worth nothing without its file.
+Error at(const std::string& file, const Error& error) {
+  return {error.code, error.what, error.where.empty() ? file : error.where};
+}
+
 Result<Measured> evaluate_file(const Options& options, const LoadedModel& loaded) {
   FEWBIT_TRY(const std::string text, read_text_file(options.text));
-  FEWBIT_TRY(const std::vector<std::int32_t> ids, loaded.tokenizer.encode(text));
+  const Result<std::vector<std::int32_t>> ids = loaded.tokenizer.encode(text);
+  if (!ids) return at(options.text, ids.error());
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar("scoring", Unit::tokens);
-  FEWBIT_TRY(const Evaluation evaluation,
-             evaluate(loaded.model, ids, options.window, bar.callback()));
+  const Result<Evaluation> evaluation =
+      evaluate(loaded.model, *ids, options.window, bar.callback());
+  if (!evaluation) return at(options.text, evaluation.error());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return Measured{evaluation, seconds.count()};
+  return Measured{*evaluation, seconds.count()};
 }
 
 Result<int> run_eval(const Options& options) {

@@ -74,14 +74,15 @@ Result<Json> generation_json(const Options& options, const LoadedModel& loaded,
 
 Result<int> run_generate(Options& options) {
   FEWBIT_TRY(const LoadedModel loaded, load_model(options, 512));
-  FEWBIT_TRY(const std::vector<std::int32_t> prompt, loaded.tokenizer.encode(options.prompt));
+  const Result<std::vector<std::int32_t>> prompt = loaded.tokenizer.encode(options.prompt);
+  if (!prompt) return Error{prompt.error().code, prompt.error().what, "--prompt"};
   StreamPrinter printer(loaded.tokenizer);
   if (!options.json) {
     fmt::print("{}", options.prompt);
     std::fflush(stdout);
     options.generate.on_token = [&printer](std::int32_t id) { return printer.print(id); };
   }
-  FEWBIT_TRY(const Generation g, generate(loaded.model, prompt, options.generate));
+  FEWBIT_TRY(const Generation g, generate(loaded.model, *prompt, options.generate));
   if (options.json) {
     FEWBIT_TRY(const Json out, generation_json(options, loaded, g));
     print_json(out);

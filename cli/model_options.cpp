@@ -36,6 +36,12 @@ Result<LoadedModel> load_model(const ModelCommandOptions& options, std::int64_t 
   FEWBIT_TRY(Model model, Model::load(options.path, model_options, std::move(pool)));
   FEWBIT_TRY(Tokenizer tokenizer,
              Tokenizer::open(std::filesystem::path(options.path) / "tokenizer.json"));
+  if (tokenizer.vocab_size() > model.config().vocab_size) {
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("token ids up to {}, but vocab_size of config.json is {}",
+                             tokenizer.vocab_size() - 1, model.config().vocab_size),
+                 (std::filesystem::path(options.path) / "tokenizer.json").string()};
+  }
   return LoadedModel{std::move(model), std::move(tokenizer)};
 }
 

@@ -205,6 +205,60 @@ class BadInput(Copy):
         config.update(values)
         path.write_text(json.dumps(config))
 
+    def findings(self):
+        report = run_json(self, "check", self.model, code=1)
+        self.assertFalse(report["runnable"])
+        return {f["rule"]: f for f in report["findings"] if f["level"] != "info"}
+
+    def test_a_layer_fewer_in_the_config_is_no_smaller_model(self):
+        self.change_config(num_hidden_layers=5)
+        self.assertIn("layers-extra", self.findings())
+        self.expect_error("num_hidden_layers is 5", "decoder layer 5", "config.json")
+
+    def test_check_finds_what_eval_refuses(self):
+        self.change_config(hidden_act="mystery")
+        self.assertEqual(self.findings()["config-unreadable"]["level"], "error")
+        self.change_config(hidden_act="silu", max_position_embeddings=2**32)
+        self.assertIn("config-unreadable", self.findings())
+        for command in ("eval", "check"):
+            self.expect_error("max_position_embeddings", "4294967296", command=command)
+        self.change_config(max_position_embeddings=512, model_type="mixtral")
+        self.assertIn("config-unreadable", self.findings())
+        self.expect_error("mixtral", "qwen3_moe")
+
+    def test_a_renamed_tensor_is_missing_and_unexpected(self):
+        name = "model.layers.0.self_attn.q_norm.weight"
+
+        def rename(header, data):
+            header["foo.bar"] = header.pop(name)
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", rename)
+        found = self.findings()
+        self.assertEqual(found["tensor-missing"]["where"], name)
+        self.assertEqual(found["tensor-unexpected"]["where"], "foo.bar")
+        self.expect_error(name, "missing")
+
+    def test_a_tokenizer_that_does_not_fit(self):
+        path = self.model / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        vocab = tokenizer["model"]["vocab"]
+        last = max(vocab, key=vocab.get)
+        vocab[last] = 1_000_000
+        path.write_text(json.dumps(tokenizer))
+        self.assertIn("tokenizer-vocabulary", self.findings())
+        self.expect_error("tokenizer.json", "1000000", "vocab_size")
+        path.write_text("{")
+        self.assertIn("tokenizer-unreadable", self.findings())
+
+    def test_a_text_shorter_than_a_window_is_named(self):
+        text = self.folder / "short.txt"
+        text.write_text("Alice")
+        result = run("eval", self.model, "--text", text, "--window", "64")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("short.txt", result.stderr)
+        self.assertIn("at least 65", result.stderr)
+
     def test_unknown_activation(self):
         self.change_config(hidden_act="mystery")
         self.expect_error("hidden_act", "mystery", "silu")
