@@ -37,7 +37,7 @@ Result<int> run_backends(const Options& options) {
     table.add({backend.name, backend.built ? "yes" : "no", backend.usable ? "yes" : "no",
                backend.layout, backend.summary});
   }
-  fmt::print("in order of preference, on {} ({}):\n{}", options.device, device.name, table.text());
+  print_out("in order of preference, on {} ({}):\n{}", options.device, device.name, table.text());
   return exit_fine;
 }
 

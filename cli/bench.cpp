@@ -74,7 +74,7 @@ Json bench_json(const bench::LayerBench& result) {
 Result<int> run_bench(Options& options) {
   FEWBIT_TRY(const std::vector<bench::LayerShape> shapes, chosen_shapes(options));
   if (options.list) {
-    fmt::print("{}\n", known_names(shapes));
+    print_out("{}\n", known_names(shapes));
     return exit_fine;
   }
   FEWBIT_TRY(options.layer.activation_dtype, parse_activation_dtype(options.activation_dtype));
@@ -87,7 +87,7 @@ Result<int> run_bench(Options& options) {
     if (options.json) {
       results.push_back(bench_json(result));
     } else {
-      fmt::print("{}", bench::bench_text(result));
+      print_out("{}", bench::bench_text(result));
       std::fflush(stdout);
     }
   }
@@ -110,8 +110,8 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--seconds", options->layer.seconds, "Measured time of each number of tokens")
       ->check(CLI::Range(0.01, 3600.0));
-  command->add_option("--backend", options->layer.backend, "Force a backend: used or refused");
-  command->add_option("--activation-dtype", options->activation_dtype, "bf16 or f32");
+  add_backend_option(*command, options->layer.backend);
+  add_activation_dtype_option(*command, options->activation_dtype);
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(

@@ -139,7 +139,7 @@ void print_head(const Report& report) {
   } else {
     table.add({"model", "not runnable: " + report.config_error});
   }
-  fmt::print("{}\n", table.text(0));
+  print_out("{}\n", table.text(0));
 }
 
 void print_inventory(const Inventory& inventory) {
@@ -151,41 +151,41 @@ void print_inventory(const Inventory& inventory) {
                                            static_cast<double>(std::max<std::uint64_t>(
                                                inventory.total_bytes, 1)))});
   }
-  fmt::print("what it holds\n{}\n", table.text());
+  print_out("what it holds\n{}\n", table.text());
 }
 
 void print_findings(const std::vector<Finding>& findings) {
   if (findings.empty()) {
-    fmt::print("findings: none\n\n");
+    print_out("findings: none\n\n");
     return;
   }
-  fmt::print("findings\n");
+  print_out("findings\n");
   for (const Finding& f : findings) {
-    fmt::print("  {:<7} {}  {}\n          found {}{}{}\n", level_name(f.level), f.rule, f.where,
-               f.found, f.expected.empty() ? "" : "; expected ", f.expected);
+    print_out("  {:<7} {}  {}\n          found {}{}{}\n", level_name(f.level), f.rule, f.where,
+              f.found, f.expected.empty() ? "" : "; expected ", f.expected);
   }
-  fmt::print("\n");
+  print_out("\n");
 }
 
 void print_layer(const Report& report) {
   if (!report.layer_error.empty()) {
-    fmt::print("experts can't run here: {}\n", report.layer_error);
+    print_out("experts can't run here: {}\n", report.layer_error);
   }
   if (!report.selection) return;
   const LayerProblem& layer = *report.layer;
-  fmt::print("experts on this machine: {} of {} MoE layers like {}\n", layer.similar_layers,
-             layer.moe_layers, layer.problem.where);
+  print_out("experts on this machine: {} of {} MoE layers like {}\n", layer.similar_layers,
+            layer.moe_layers, layer.problem.where);
   for (const Candidate& candidate : report.selection->candidates) {
     const bool chosen = candidate.backend == report.selection->chosen;
-    fmt::print("  {:<12} {}\n", candidate.backend,
-               chosen                       ? "chosen, " + report.selection->numerics
-               : candidate.refusals.empty() ? std::string("can run it")
-                                            : "refused:");
+    print_out("  {:<12} {}\n", candidate.backend,
+              chosen                       ? "chosen, " + report.selection->numerics
+              : candidate.refusals.empty() ? std::string("can run it")
+                                           : "refused:");
     for (const Refusal& r : candidate.refusals) {
-      fmt::print("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
+      print_out("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
     }
   }
-  fmt::print("memory: {} as stored\n", bytes_text(report.checkpoint.total_bytes()));
+  print_out("memory: {} as stored\n", bytes_text(report.checkpoint.total_bytes()));
 }
 
 Json report_json(const Report& report) {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <cstring>
 
 namespace fewbit::cli {
 
@@ -18,22 +18,46 @@ void add_threads_option(CLI::App& command, CommonOptions& options) {
   command
       .add_option("--threads", options.threads,
                   "Threads; 0: FEWBIT_THREADS, else what the machine grants")
-      ->check(CLI::Range(0, 4096));
+      ->check(CLI::Range(0, 1024));
 }
 
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+void add_activation_dtype_option(CLI::App& command, std::string& name) {
+  command.add_option("--activation-dtype", name, "bf16 (default), or f32 for exact comparison")
+      ->check(CLI::IsMember({"bf16", "f32"}));
+}
 
-static void print_error(const Error& error, bool json) {
-  std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", error.message());
-  if (!json) return;
+void add_backend_option(CLI::App& command, std::string& name) {
+  std::vector<std::string> names;
+  for (const BackendDescription& backend : list_backends(DeviceInfo{})) {
+    names.push_back(backend.name);
+  }
+  command.add_option("--backend", name, "Force the experts' backend: used or refused")
+      ->check(CLI::IsMember(names));
+}
+
+void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void write_err(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+bool output_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
+
+void print_json(const Json& json) { print_out("{}\n", json.dump(2)); }
+
+static Json error_json(const char* code, const std::string& what, const std::string& where) {
   Json body;
-  body.set("code", error_code_name(error.code));
-  body.set("what", error.what);
-  body.set("where", error.where);
+  body.set("code", code);
+  body.set("what", what);
+  body.set("where", where);
   Json out;
   out.set("error", body);
-  print_json(out);
+  return out;
+}
+
+void print_error(const Error& error, bool json) {
+  print_err("error: {}\n", error.message());
+  if (json) print_json(error_json(error_code_name(error.code), error.what, error.where));
+}
+
+void print_usage_error(std::string_view what, bool json) {
+  if (json) print_json(error_json("usage", std::string(what), "command line"));
 }
 
 void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body) {
@@ -43,6 +67,7 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
       exit_code = *result;
       return;
     }
+    std::fflush(stdout);
     print_error(result.error(), options.json);
     exit_code = exit_failure;
   });
@@ -73,15 +98,30 @@ Result<DType> parse_activation_dtype(const std::string& name) {
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) {
-    return Error{ErrorCode::io, "is a directory, expected a text file", path.string()};
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  const auto failed = [&](int number) {
+    return Error{number == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+                 std::string("can't be read: ") + std::strerror(number), path.string()};
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return failed(EISDIR);
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return failed(errno);
+  std::string text;
+  std::size_t got = piece;
+  while (got == piece && text.size() <= largest) {
+    text.resize(text.size() + piece);
+    got = std::fread(text.data() + text.size() - piece, 1, piece, file);
+    text.resize(text.size() - piece + got);
   }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Error{ErrorCode::not_found, "can't be read", path.string()};
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad()) return Error{ErrorCode::io, "reading failed", path.string()};
-  return text.str();
+  const int number = std::ferror(file) != 0 ? errno : 0;
+  std::fclose(file);
+  if (number != 0) return failed(number);
+  if (text.size() > largest) {
+    return Error{ErrorCode::limit, fmt::format("has more than {} bytes", largest), path.string()};
+  }
+  return text;
 }
 
 Json finding_json(const Finding& finding) {

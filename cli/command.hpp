@@ -2,6 +2,8 @@
 // What every command shares: how results, errors and exit codes leave the tool.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
@@ -23,13 +25,32 @@ struct CommonOptions {
 };
 void add_json_option(CLI::App& command, CommonOptions& options);
 void add_threads_option(CLI::App& command, CommonOptions& options);
+void add_activation_dtype_option(CLI::App& command, std::string& name);
+void add_backend_option(CLI::App& command, std::string& name);
 
 // Runs `body` when the command was chosen; its exit code becomes the tool's. An error is printed on
 // stderr as "error: where: what", with --json also as an object on stdout.
 using Body = std::function<Result<int>()>;
 void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body);
 
+// Text for stdout and stderr. Nothing throws when a stream can't be written: output_failed() tells.
+void write_out(std::string_view text);
+void write_err(std::string_view text);
+template <class... Args>
+void print_out(fmt::format_string<Args...> format, Args&&... args) {
+  write_out(fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void print_err(fmt::format_string<Args...> format, Args&&... args) {
+  write_err(fmt::format(format, std::forward<Args>(args)...));
+}
+// Flushes stdout; true when any of the output was lost.
+bool output_failed();
+
 void print_json(const Json& json);
+// On stderr, with `json` also as an object on stdout.
+void print_error(const Error& error, bool json);
+void print_usage_error(std::string_view what, bool json);
 
 // "10.3 MB", "1,234 B" (powers of 1000).
 std::string bytes_text(std::uint64_t bytes);

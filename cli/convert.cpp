@@ -53,10 +53,10 @@ Result<int> run_convert(const Options& options) {
     print_json(report_json(options, report));
     return exit_fine;
   }
-  fmt::print("wrote {}\n  {} matrices decoded to {}, {} tensors kept\n  {} -> {}\n", options.output,
-             report.decoded_tensors, options.target, report.kept_tensors,
-             bytes_text(report.source_bytes), bytes_text(report.output_bytes));
-  fmt::print("  {} values had to be rounded to {}\n", report.inexact_values, options.target);
+  print_out("wrote {}\n  {} matrices decoded to {}, {} tensors kept\n  {} -> {}\n", options.output,
+            report.decoded_tensors, options.target, report.kept_tensors,
+            bytes_text(report.source_bytes), bytes_text(report.output_bytes));
+  print_out("  {} values had to be rounded to {}\n", report.inexact_values, options.target);
   return exit_fine;
 }
 
@@ -68,7 +68,9 @@ void add_convert(CLI::App& app, int& exit_code) {
       app.add_subcommand("convert", "Quantized checkpoint back to bf16, f16 or f32 weights");
   command->add_option("DIR", options->path, "Quantized checkpoint")->required();
   command->add_option("-o,--output", options->output, "New directory")->required();
-  command->add_option("--to", options->target, "bf16, f16 or f32")->required();
+  command->add_option("--to", options->target, "bf16, f16 or f32")
+      ->required()
+      ->check(CLI::IsMember({"bf16", "f16", "f32"}));
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
   add_threads_option(*command, *options);

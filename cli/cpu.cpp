@@ -65,7 +65,7 @@ void print_device(const DeviceInfo& device) {
   table.add({"threads", fmt::format("{} (physical cores {}; affinity and cgroup quota applied)",
                                     device.usable_threads, device.physical_cores)});
   table.add({"memory", bytes_text(device.memory_bytes)});
-  fmt::print("{}", table.text(0));
+  print_out("{}", table.text(0));
 }
 
 Result<int> run_cpu(const CommonOptions& options) {

@@ -57,11 +57,11 @@ Result<int> run_eval(const Options& options) {
     out.set("peak_rss_bytes", peak_rss_bytes());
     print_json(out);
   } else {
-    fmt::print(
+    print_out(
         "perplexity {:.3f}  (mean negative log likelihood {:.5f} over {} tokens, {} windows "
         "of {})\n",
         e.perplexity, e.mean_nll, e.tokens_scored, e.windows, options.window);
-    fmt::print("{:.0f} tokens/s, {}\n", rate, model_line(options, loaded.model));
+    print_out("{:.0f} tokens/s, {}\n", rate, model_line(options, loaded.model));
   }
   return exit_fine;
 }

@@ -40,7 +40,7 @@ Result<int> run_explain(const Options& options) {
     out.set("device", device.name);
     print_json(out);
   } else {
-    fmt::print("{}", explain(problem, device, selection));
+    print_out("{}", explain(problem, device, selection));
   }
   return exit_fine;
 }
@@ -52,11 +52,12 @@ void add_explain(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("explain", "Which backend runs an MoE layer, and why the others don't");
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
-  command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)");
+  command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
+      ->check(CLI::Range(0, 1 << 20));
   command->add_option("--device", options->device,
                       "cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:amx");
-  command->add_option("--backend", options->backend, "Force a backend: used or refused");
-  command->add_option("--activation-dtype", options->activation_dtype, "bf16 or f32");
+  add_backend_option(*command, options->backend);
+  add_activation_dtype_option(*command, options->activation_dtype);
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit explain models/tiny-moe\n"

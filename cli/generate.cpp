@@ -2,6 +2,8 @@
 // fewbit generate MODEL --prompt TEXT: writes on from a prompt.
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -50,6 +52,24 @@ class StreamPrinter {
   std::string pending_;
 };
 
+// A range check alone lets NaN through.
+std::string check_temperature(const std::string& text) {
+  float value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool number = error == std::errc{} && end == text.data() + text.size();
+  if (number && std::isfinite(value) && value >= 0) return "";
+  return "'" + text + "' is no number of at least 0";
+}
+
+// A whole number of 64 bits; empty text: fine. CLI11 by itself wraps negative and larger ones.
+std::string check_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return "";
+  return "'" + text + "' is no whole number from 0 to 2^64-1";
+}
+const CLI::Validator seed_number(check_seed, "UINT64");
+
 double rate(std::int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
@@ -78,7 +98,7 @@ Result<int> run_generate(Options& options) {
   if (!prompt) return Error{prompt.error().code, prompt.error().what, "--prompt"};
   StreamPrinter printer(loaded.tokenizer);
   if (!options.json) {
-    fmt::print("{}", options.prompt);
+    print_out("{}", options.prompt);
     std::fflush(stdout);
     options.generate.on_token = [&printer](std::int32_t id) { return printer.print(id); };
   }
@@ -90,11 +110,11 @@ Result<int> run_generate(Options& options) {
   }
   printer.finish();
   const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
-  fmt::print("\n");
+  print_out("\n");
   std::fflush(stdout);
-  fmt::print(stderr, "{} tokens at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n",
-             new_tokens, rate(new_tokens, g.decode_seconds), g.prompt_tokens,
-             rate(g.prompt_tokens, g.prefill_seconds), model_line(options, loaded.model));
+  print_err("{} tokens at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n", new_tokens,
+            rate(new_tokens, g.decode_seconds), g.prompt_tokens,
+            rate(g.prompt_tokens, g.prefill_seconds), model_line(options, loaded.model));
   return exit_fine;
 }
 
@@ -108,10 +128,14 @@ void add_generate(CLI::App& app, int& exit_code) {
   command->add_option("--prompt", options->prompt, "Text to go on from")->required();
   command->add_option("--max-tokens", options->generate.max_new_tokens, "Most new tokens")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-  command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest");
-  command->add_option("--top-k", sampling.top_k, "Draw from the k likeliest; 0: all");
-  command->add_option("--top-p", sampling.top_p, "Draw from the likeliest with this share; 1: all");
-  command->add_option("--seed", sampling.seed, "Same seed, same text");
+  command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest")
+      ->check(CLI::Validator(check_temperature, "NUMBER >= 0"));
+  command->add_option("--top-k", sampling.top_k, "Draw from the k likeliest; 0: all")
+      ->check(CLI::Range(0, 1 << 30));
+  command->add_option("--top-p", sampling.top_p, "Draw from the likeliest with this share; 1: all")
+      ->check(CLI::Range(1e-6, 1.0));
+  command->add_option("--seed", sampling.seed, "Same seed, same text: 0 to 2^64-1")
+      ->check(seed_number);
   command->footer(
       "Text goes to stdout, figures to stderr.\n"
       "Examples:\n  fewbit generate models/tiny-moe --prompt \"So she was considering\"\n"

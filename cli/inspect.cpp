@@ -61,7 +61,7 @@ void print_module(const Checkpoint& checkpoint, const Module& module) {
     table.add({part.suffix, fmt::format("{} {}  {}", dtype_name(info->dtype),
                                         shape_text(info->shape), bytes_text(info->bytes))});
   }
-  fmt::print("{}", table.text(0));
+  print_out("{}", table.text(0));
 }
 
 Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
@@ -83,7 +83,7 @@ Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
                module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable,
                bytes_text(module_bytes(checkpoint, module))});
   }
-  fmt::print("{}", table.text(0));
+  print_out("{}", table.text(0));
   return exit_fine;
 }
 
@@ -98,18 +98,34 @@ Result<int> show_module(const Options& options, const Checkpoint& checkpoint,
 }
 
 void print_stats(const TensorInfo& info, const TensorStats& stats) {
-  fmt::print("{}  {} {}  {}\n", info.name, dtype_name(info.dtype), shape_text(info.shape),
-             bytes_text(info.bytes));
-  fmt::print("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
-             stats.rms);
-  fmt::print("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
-             stats.negative, stats.nan, stats.infinite);
-  fmt::print("magnitudes\n{}", histogram_text(stats));
+  print_out("{}  {} {}  {}\n", info.name, dtype_name(info.dtype), shape_text(info.shape),
+            bytes_text(info.bytes));
+  print_out("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
+            stats.rms);
+  print_out("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
+            stats.negative, stats.nan, stats.infinite);
+  print_out("magnitudes\n{}", histogram_text(stats));
+}
+
+// Packed codes and integers have no values of their own.
+Result<int> show_codes(const Options& options, const TensorInfo& info) {
+  if (options.json) {
+    Json out;
+    out.set("tensor", info.name);
+    out.set("dtype", dtype_name(info.dtype));
+    out.set("bytes", info.bytes);
+    print_json(out);
+  } else {
+    print_out("{}  {} {}  {}\npacked codes or integers: no statistics of values\n", info.name,
+              dtype_name(info.dtype), shape_text(info.shape), bytes_text(info.bytes));
+  }
+  return exit_fine;
 }
 
 Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
                         const TensorInfo& info) {
   auto stats = tensor_stats(checkpoint.tensor(info).view);
+  if (!stats && stats.error().code == ErrorCode::unsupported) return show_codes(options, info);
   if (!stats) return Error{stats.error().code, stats.error().what, info.name};
   if (options.json) {
     Json out = stats_json(*stats);

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // fewbit: the command-line tool.
-#include <clocale>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <string_view>
 
 #include "command.hpp"
 
-int main(int argc, char** argv) {
-  using namespace fewbit::cli;
-  CLI::App app{
-      "fewbit reads, checks, quantizes and runs low-bit checkpoints of Mixture-of-Experts language "
-      "models.\nExit codes: 0 fine, 1 findings or failure, 2 usage.",
-      "fewbit"};
-  app.set_version_flag("--version", "fewbit " FEWBIT_VERSION);
-  app.require_subcommand(1);
-  app.footer(
-      "Each command has its own --help with examples. Environment: FEWBIT_ISA, "
-      "FEWBIT_BACKEND, FEWBIT_THREADS, FEWBIT_LOG.");
-  int exit_code = exit_fine;
+namespace fewbit::cli {
+namespace {
+
+// A mapped file that becomes shorter while it is read ends in this signal.
+void report_bus_error(int /*signal*/) {
+  constexpr std::string_view text =
+      "error: a mapped file could not be read any more; was it changed or truncated meanwhile?\n";
+  static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+  _exit(exit_failure);
+}
+
+void prepare_signals() {
+  std::signal(SIGBUS, report_bus_error);
+  // Writing past a file size limit becomes an ordinary error.
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void add_commands(CLI::App& app, int& exit_code) {
   add_check(app, exit_code);
   add_inspect(app, exit_code);
   add_explain(app, exit_code);
@@ -26,11 +37,48 @@ int main(int argc, char** argv) {
   add_bench(app, exit_code);
   add_cpu(app, exit_code);
   add_backends(app, exit_code);
+}
+
+int run(int argc, char** argv, bool json) {
+  CLI::App app{
+      "fewbit reads, checks, quantizes and runs low-bit checkpoints of Mixture-of-Experts language "
+      "models.\nExit codes: 0 fine, 1 findings or failure, 2 usage.",
+      "fewbit"};
+  app.set_version_flag("--version", "fewbit " FEWBIT_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Each command has its own --help with examples. Environment: FEWBIT_ISA, FEWBIT_BACKEND, "
+      "FEWBIT_THREADS.");
+  int exit_code = exit_fine;
+  add_commands(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? exit_fine : exit_usage;
+    if (app.exit(error) == 0) return exit_fine;
+    print_usage_error(error.what(), json);
+    return exit_usage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace fewbit::cli
+
+int main(int argc, char** argv) {
+  using namespace fewbit::cli;
+  prepare_signals();
+  const bool json = std::any_of(
+      argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+  int exit_code = exit_failure;
+  try {
+    exit_code = run(argc, argv, json);
+  } catch (const std::exception& error) {
+    // Memory ran out, most likely: the library itself does not throw.
+    print_error({fewbit::ErrorCode::limit, error.what(), "fewbit"}, json);
+  }
+  if (output_failed()) {
+    write_err("error: the output could not be written\n");
+    return exit_failure;
   }
   return exit_code;
 }

@@ -18,9 +18,8 @@ std::string backend_of(const Model& model) {
 void add_model_options(CLI::App& command, ModelCommandOptions& options) {
   command.add_option("MODEL", options.path, "Checkpoint directory with config and tokenizer")
       ->required();
-  command.add_option("--activation-dtype", options.activation_dtype,
-                     "bf16 (default), or f32 for exact comparison");
-  command.add_option("--backend", options.backend, "Force the experts' backend: used or refused");
+  add_activation_dtype_option(command, options.activation_dtype);
+  add_backend_option(command, options.backend);
   add_threads_option(command, options);
   add_json_option(command, options);
 }

@@ -5,12 +5,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "command.hpp"
 
 namespace fewbit::cli {
 namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void note_interrupt(int /*signal*/) { interrupted = 1; }
+
+// The first signal cancels the work, which cleans up; a second one ends the program at once.
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
 
 std::string amount(Unit unit, double value) {
   if (unit == Unit::bytes) return bytes_text(static_cast<std::uint64_t>(value));
@@ -24,13 +37,16 @@ ProgressBar::ProgressBar(std::string label, Unit unit)
       unit_(unit),
       enabled_(isatty(STDERR_FILENO) == 1),
       start_(Clock::now()),
-      last_(start_ - std::chrono::seconds(1)) {}
+      last_(start_ - std::chrono::seconds(1)) {
+  catch_interrupts();
+}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) print_err("\r\033[K");
 }
 
 bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
+  if (interrupted != 0) return false;
   const Clock::time_point now = Clock::now();
   if (!enabled_ || total == 0 || now - last_ < std::chrono::milliseconds(100)) return true;
   last_ = now;
@@ -41,8 +57,8 @@ bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
   const double left = rate > 0 ? static_cast<double>(total - std::min(done, total)) / rate : 0;
-  fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} %  {}/s  {:.0f} s left", label_, "",
-             filled, "", width - filled, share * 100, amount(unit_, rate), left);
+  print_err("\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} %  {}/s  {:.0f} s left", label_, "", filled, "",
+            width - filled, share * 100, amount(unit_, rate), left);
   std::fflush(stderr);
   return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A progress bar on stderr, only when that is a terminal.
+// A progress bar on stderr, only when that is a terminal; and the way to cancel long work.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Redraws at most ten times a second. Always true: going on.
+  // Redraws at most ten times a second. False after SIGINT, SIGTERM or SIGHUP: stop and clean up.
   bool update(std::uint64_t done, std::uint64_t total);
   // As a callback of the library; the bar must outlive it.
   ProgressFn callback();

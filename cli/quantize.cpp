@@ -20,7 +20,7 @@ struct Options : CommonOptions {
 };
 
 void print_report(const Options& options, const QuantizeReport& report) {
-  fmt::print(
+  print_out(
       "wrote {}\n  {} matrices quantized to {}, {} tensors kept\n  {} -> {} ({:.2f}x smaller)\n"
       "  relative weight error {:.4f} (Frobenius, over the quantized matrices)\n",
       options.output, report.quantized_tensors, options.quantize.scheme, report.kept_tensors,
@@ -30,8 +30,8 @@ void print_report(const Options& options, const QuantizeReport& report) {
   fmt::print("  worst matrix {}: mean error of a block {:.4f}, {:.1f} % of its blocks erased\n",
              report.worst.name, report.worst.block_error, 100.0 * report.worst.erased_share);
   if (report.erased_blocks > 0 || report.clamped_scales > 0) {
-    fmt::print("  {} blocks of small weights became zero, {} block scales were clamped\n",
-               report.erased_blocks, report.clamped_scales);
+    print_out("  {} blocks of small weights became zero, {} block scales were clamped\n",
+              report.erased_blocks, report.clamped_scales);
   }
 }
 
@@ -78,7 +78,8 @@ void add_quantize(CLI::App& app, int& exit_code) {
       app.add_subcommand("quantize", "16-bit checkpoint to ModelOpt NVFP4, experts by default");
   command->add_option("DIR", options->path, "Source checkpoint (bf16, f16 or f32)")->required();
   command->add_option("-o,--output", options->output, "New directory")->required();
-  command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4");
+  command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4")
+      ->check(CLI::IsMember({"nvfp4"}));
   command->add_flag("--attention", options->quantize.attention,
                     "Quantize the q/k/v/o projections too");
   command->add_flag("--allow-erased", options->quantize.allow_erased,

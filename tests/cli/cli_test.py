@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -136,17 +137,45 @@ class Usage(unittest.TestCase):
     def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
         text = MODEL / "val.txt"
         cases = [
-            (("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
-            (("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
-            (("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
-            (("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
-            (("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (1, ("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (1, ("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (1, ("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (2, ("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
+            (2, ("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
+            (2, ("convert", MODEL, "-o", "x", "--to", "int8"), {}, ["int8", "bf16"]),
         ]
-        for args, env, texts in cases:
+        for code, args, env, texts in cases:
             result = run(*args, env=env)
-            self.assertEqual(result.returncode, 1, args)
+            self.assertEqual(result.returncode, code, args)
             for text_part in texts:
                 self.assertIn(text_part, result.stderr)
+
+    def test_numbers_out_of_range_are_usage_errors(self):
+        for option, values in {
+            "--temperature": ("-1", "nan"),
+            "--top-p": ("0", "2"),
+            "--top-k": ("-1",),
+            "--seed": ("-1", "18446744073709551616", "x"),
+            "--threads": ("-1", "100000"),
+            "--max-tokens": ("0",),
+        }.items():
+            for value in values:
+                result = run("generate", MODEL, "--prompt", "x", f"{option}={value}", "--json")
+                self.assertEqual(result.returncode, 2, (option, value))
+                self.assertEqual(json.loads(result.stdout)["error"]["code"], "usage")
+
+    def test_lost_output_is_a_failure(self):
+        for args in (("check", MODEL), ("inspect", MODEL, "--json"), ("check", "/nonexistent")):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                both = {"stdout": full, "stderr": full}
+                code = subprocess.run([FEWBIT, *map(str, args)], timeout=60, check=False, **both)
+            self.assertEqual(code.returncode, 1, args)
+
+    def test_text_that_is_no_readable_file(self):
+        for path, text in (("a" * 300, "can't be read"), ("/", "directory"), ("/nonexistent", "such")):
+            result = run("eval", MODEL, "--text", path, "--json")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(text, json.loads(result.stdout)["error"]["what"])
 
     def test_errors_are_json_too(self):
         result = run("check", "/nonexistent", "--json")
@@ -281,6 +310,27 @@ class BadInput(Copy):
         result = run("convert", self.model, "-o", self.model, "--to", "bf16")
         self.assertEqual(result.returncode, 1)
         self.assertIn("exists", result.stderr)
+
+
+class Interrupted(Copy):
+    def test_a_signal_leaves_nothing_behind(self):
+        plain = self.folder / "plain"
+        self.assertEqual(run("convert", self.model, "-o", plain, "--to", "f32").returncode, 0)
+        out = self.folder / "out"
+        process = subprocess.Popen(
+            [FEWBIT, "quantize", plain, "-o", out, "--threads", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        while process.poll() is None and not list(self.folder.glob("out.partial*")):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        if process.returncode == 0:
+            self.assertTrue(out.exists())
+        else:
+            self.assertIn("cancelled", errors.decode())
+            self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "plain"])
 
 
 class RoundTrip(Copy):
