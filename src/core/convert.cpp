@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/convert.hpp"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -10,12 +11,26 @@
 namespace fewbit {
 namespace {
 
+template <float (*decode)(std::uint8_t)>
+constexpr std::array<float, 256> values_of_bytes() {
+  std::array<float, 256> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = decode(static_cast<std::uint8_t>(i));
+  return values;
+}
+
 template <class Code, float (*decode)(Code)>
 void decode_all(const std::byte* source, std::span<float> target) {
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    Code code{};
-    std::memcpy(&code, source + i * sizeof(Code), sizeof(Code));
-    target[i] = decode(code);
+  if constexpr (sizeof(Code) == 1) {
+    static constexpr std::array<float, 256> values = values_of_bytes<decode>();
+    for (std::size_t i = 0; i < target.size(); ++i) {
+      target[i] = values[std::to_integer<std::size_t>(source[i])];
+    }
+  } else {
+    for (std::size_t i = 0; i < target.size(); ++i) {
+      Code code{};
+      std::memcpy(&code, source + i * sizeof(Code), sizeof(Code));
+      target[i] = decode(code);
+    }
   }
 }
 

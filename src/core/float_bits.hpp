@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building blocks of float_convert.hpp. A magnitude is a small float without its sign:
-// exponent << mantissa_bits | mantissa. Integers only, so nothing depends on a rounding mode, on
-// flushed subnormals or on the compiler.
+// exponent << mantissa_bits | mantissa. Everything is exact, so nothing depends on a rounding
+// mode, on flushed subnormals or on the compiler.
 #pragma once
 
 #include <cstdint>
@@ -31,25 +31,43 @@ template <int mantissa_bits, int bias>
 constexpr FEWBIT_HD std::uint32_t round_magnitude(std::uint32_t abs_bits) {
   static_assert(mantissa_bits >= 1 && mantissa_bits < 23 && bias >= 0 && bias < 127);
   const int field = static_cast<int>(abs_bits >> 23);
-  const std::uint32_t hidden = field == 0 ? 0U : 0x800000U;
+  const std::uint32_t hidden = static_cast<std::uint32_t>(field != 0) << 23;
   const std::uint32_t significand = (abs_bits & 0x7fffffU) | hidden;
-  const int exponent = field - 127 + bias;            // wanted exponent field, if normal
-  const int below = exponent < 1 ? 1 - exponent : 0;  // binades below the smallest normal
-  const int shift = 23 - mantissa_bits + below;
-  const std::uint32_t rounded = shift_right_rne(significand, shift > 31 ? 31 : shift);
+  // Exponent field minus one; negative below the smallest normal. Signs as masks: the compiler
+  // makes jumps of a conditional here, which data between normal and subnormal mispredicts.
+  const int above = field - 128 + bias;
+  const int base = above & ~(above >> 31);                    // max(above, 0)
+  const int beyond = 23 - mantissa_bits + base - above - 31;  // of the longest shift
+  const int shift = 31 + (beyond & (beyond >> 31));           // min(…, 31)
+  const std::uint32_t rounded = shift_right_rne(significand, shift);
   // The hidden bit of `rounded` adds one to the exponent field, as does a carry.
-  return rounded + (static_cast<std::uint32_t>(exponent + below - 1) << mantissa_bits);
+  return rounded + (static_cast<std::uint32_t>(base) << mantissa_bits);
 }
 
 // f32 bits of a finite magnitude, exact. Magnitudes of at most 2^16 - 1, bias < 127.
 template <int mantissa_bits, int bias>
 constexpr FEWBIT_HD std::uint32_t expand_magnitude(std::uint32_t magnitude) {
+  constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(128 - bias) << 23;
   const std::uint32_t normal =
       (magnitude << (23 - mantissa_bits)) + (static_cast<std::uint32_t>(127 - bias) << 23);
-  // With its exponent field raised by one, a subnormal reads 2^(1-bias) + value.
-  constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(128 - bias) << 23;
-  const float subnormal = to_f32(normal + (1U << 23)) - to_f32(smallest_normal);
-  return (magnitude >> mantissa_bits) == 0 ? of(subnormal) : normal;
+  // With its exponent field raised by one, a subnormal reads 2^(1-bias) + value. A normal number
+  // takes the same way with nothing added, so that there is no jump.
+  const std::uint32_t subnormal = static_cast<std::uint32_t>((magnitude >> mantissa_bits) == 0U);
+  const std::uint32_t lifted = normal + (subnormal << 23);
+  return of(to_f32(lifted) - to_f32((0U - subnormal) & smallest_normal));
+}
+
+// As expand_magnitude for a format with 5 exponent bits and IEEE infinity and NaN, which become
+// those of f32; a NaN keeps its payload and becomes quiet.
+template <int mantissa_bits>
+constexpr FEWBIT_HD std::uint32_t expand_ieee_magnitude(std::uint32_t magnitude) {
+  constexpr std::uint32_t code_of_infinity = 31U << mantissa_bits;
+  const std::uint32_t special = 0U - static_cast<std::uint32_t>(magnitude >= code_of_infinity);
+  const std::uint32_t nan = static_cast<std::uint32_t>(magnitude > code_of_infinity);
+  // Exponent field 31, expanded to 31 + 127 - 15, becomes 255.
+  const std::uint32_t raised =
+      expand_magnitude<mantissa_bits, 15>(magnitude) + (special & (112U << 23));
+  return raised | (nan << 22);
 }
 
 }  // namespace fewbit::float_bits

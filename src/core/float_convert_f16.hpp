@@ -24,13 +24,7 @@ constexpr FEWBIT_HD std::uint16_t f32_to_bf16(float x) {
 // A NaN keeps its sign and payload and becomes quiet, as the F16C instructions do.
 constexpr FEWBIT_HD float f16_to_f32(std::uint16_t code) {
   const std::uint32_t sign = (code & 0x8000U) << 16;
-  const std::uint32_t magnitude = code & 0x7fffU;
-  std::uint32_t bits = float_bits::expand_magnitude<10, 15>(magnitude);
-  if (magnitude >= 0x7c00U) {
-    const std::uint32_t quiet = magnitude > 0x7c00U ? 0x400000U : 0U;
-    bits = float_bits::infinity | ((magnitude & 0x3ffU) << 13) | quiet;
-  }
-  return float_bits::to_f32(sign | bits);
+  return float_bits::to_f32(sign | float_bits::expand_ieee_magnitude<10>(code & 0x7fffU));
 }
 
 // Overflow (65520 and above) gives infinity. A NaN keeps its sign and high payload, quiet.

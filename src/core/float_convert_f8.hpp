@@ -15,7 +15,9 @@ constexpr FEWBIT_HD float f8_e4m3_to_f32(std::uint8_t code) {
   const std::uint32_t sign = (code & 0x80U) << 24;
   const std::uint32_t magnitude = code & 0x7fU;
   const std::uint32_t finite = float_bits::expand_magnitude<3, 7>(magnitude);
-  return float_bits::to_f32(sign | (magnitude == 0x7fU ? float_bits::quiet_nan : finite));
+  // By a mask: NaN must not cost the other codes a jump.
+  const std::uint32_t nan = 0U - static_cast<std::uint32_t>(magnitude == 0x7fU);
+  return float_bits::to_f32(sign | finite | (nan & float_bits::quiet_nan));
 }
 
 // NaN when the rounded magnitude is above 448 (|x| > 464), as PyTorch's cast.
@@ -38,12 +40,7 @@ constexpr FEWBIT_HD std::uint8_t f32_to_f8_e4m3_sat(float x) {
 
 constexpr FEWBIT_HD float f8_e5m2_to_f32(std::uint8_t code) {
   const std::uint32_t sign = (code & 0x80U) << 24;
-  const std::uint32_t magnitude = code & 0x7fU;
-  std::uint32_t bits = float_bits::expand_magnitude<2, 15>(magnitude);
-  if (magnitude >= 0x7cU) {
-    bits = magnitude == 0x7cU ? float_bits::infinity : float_bits::quiet_nan;
-  }
-  return float_bits::to_f32(sign | bits);
+  return float_bits::to_f32(sign | float_bits::expand_ieee_magnitude<2>(code & 0x7fU));
 }
 
 // Infinity when the rounded magnitude is above 57344 (|x| >= 61440).
