@@ -17,7 +17,6 @@ using testing::Contains;
 using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 constexpr const char* expert0 = "model.layers.0.mlp.experts.0.";
 

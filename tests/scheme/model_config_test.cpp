@@ -119,7 +119,9 @@ struct Refused {
   ErrorCode code;
   const char* says;  // part of the message
 };
-void PrintTo(const Refused& one, std::ostream* out) { *out << one.key << " = " << one.value; }
+std::ostream& operator<<(std::ostream& out, const Refused& one) {
+  return out << one.key << " = " << one.value;
+}
 
 class RefusedConfig : public testing::TestWithParam<Refused> {};
 

@@ -47,7 +47,7 @@ struct RoleCase {
   int layer;
   int expert;
 };
-void PrintTo(const RoleCase& one, std::ostream* out) { *out << one.module; }
+std::ostream& operator<<(std::ostream& out, const RoleCase& one) { return out << one.module; }
 
 class FindRole : public testing::TestWithParam<RoleCase> {};
 

@@ -47,7 +47,7 @@ struct Fault {
   std::string found;     // part of it
   std::string expected;  // part of it
 };
-void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.rule; }
+std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.rule; }
 
 class ValidateFault : public testing::TestWithParam<Fault> {};
 
