@@ -15,8 +15,8 @@ struct DenseMlp::Buffers {
   std::span<std::byte> linear;
 };
 
-DenseMlp::DenseMlp(DenseMlpWeights weights, ActivationParams activation, DType dtype)
-    : weights_(std::move(weights)), activation_(std::move(activation)), dtype_(dtype) {}
+DenseMlp::DenseMlp(DenseMlpWeights weights, const ActivationParams& activation, DType dtype)
+    : weights_(std::move(weights)), activation_(activation), dtype_(dtype) {}
 
 Result<DenseMlp::Buffers> DenseMlp::carve(Carver& carver, std::int64_t tokens) const {
   const std::int64_t row = weights_.up.problem().n * element_bytes(dtype_);

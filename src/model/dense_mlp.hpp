@@ -18,7 +18,7 @@ struct DenseMlpWeights {
 
 class DenseMlp final : public FeedForward {
  public:
-  DenseMlp(DenseMlpWeights weights, ActivationParams activation, DType dtype);
+  DenseMlp(DenseMlpWeights weights, const ActivationParams& activation, DType dtype);
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const override;
   Result<void> run(const Step& step, std::span<const std::byte> x,
                    std::span<std::byte> y) const override;

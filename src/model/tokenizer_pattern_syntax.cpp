@@ -152,25 +152,20 @@ class Translator {
         at_ += 2;
         out_ += R"(\x0b)";
         return {};
-      case 't':
-      case 'n':
-      case 'r':
-      case 'f':
-      case 'a':
-      case 'e':
-        copy(2);
-        return {};
       default:
-        if (c == '\0' || is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
-          if (!in_class_ && (c == 'A' || c == 'z')) {
-            copy(2);
-            return {};
-          }
-          return refuse(pattern_.substr(at_, 2));
-        }
-        copy(2);
-        return {};
+        return single_character(c);
     }
+  }
+
+  // Escapes that both syntaxes read alike.
+  Result<void> single_character(char c) {
+    const bool punctuation =
+        static_cast<unsigned char>(c) < 0x80 && c != '\0' && !is_letter(c) && !is_digit(c);
+    const bool control = std::string_view("tnrfae").find(c) != std::string_view::npos;
+    const bool anchor = !in_class_ && (c == 'A' || c == 'z');
+    if (!punctuation && !control && !anchor) return refuse(pattern_.substr(at_, 2));
+    copy(2);
+    return {};
   }
 
   // A set in place of the two bytes of an escape.
