@@ -15,7 +15,8 @@ namespace fewbit {
 // Rewrites a pattern of tokenizer files (Oniguruma, Ruby syntax, Unicode) for PCRE2 (UTF, UCP,
 // MULTILINE) so that both match the same text. What differs is spelled out: \s (PCRE2 counts
 // U+180E as space), \w (PCRE2 leaves out marks), \v, \uXXXX, {,n}, scripts (PCRE2 takes script
-// extensions). Error unsupported names a construct whose meaning could differ.
+// extensions). Characters younger than PCRE2's Unicode version (10.42: 14) count as unassigned.
+// Error unsupported names a construct whose meaning could differ.
 Result<std::string> translate_pattern(std::string_view pattern, const std::string& where);
 
 class TokenizerPattern {
