@@ -18,11 +18,24 @@
 
 namespace fewbit {
 
+// How GGUF packs a quantized tensor: `block_elements` consecutive values of a row take
+// `block_bytes`, with scales of their own.
+struct BlockFormat {
+  std::int32_t ggml_type = 0;       // id in the file
+  std::int64_t block_elements = 0;  // 0: an unknown type, its bytes are opaque
+  std::int64_t block_bytes = 0;
+  Shape shape;  // in elements, row-major
+  bool operator==(const BlockFormat&) const = default;
+};
+
 // What a file says of one tensor. Nothing of the data was read yet.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::u8;
   Shape shape;
+  // Of GGUF block types. Then dtype is u8 and shape counts bytes: the last dimension is the bytes of
+  // a row (of an unknown type: the only dimension, all bytes).
+  std::optional<BlockFormat> blocks = std::nullopt;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;  // from the start of its shard
   std::int32_t shard = 0;         // index into Checkpoint::shards()
@@ -43,13 +56,15 @@ struct Finding {
 
 class MappedFile;
 class Json;
+class GgufMetadata;
 
 // An open checkpoint: headers checked against every rule of the format, data mapped, not read.
 // Copies share the mappings.
 class Checkpoint {
  public:
   // path: a directory (model.safetensors.index.json, else model.safetensors, else the only
-  // *.safetensors), an index file, or one .safetensors file.
+  // *.safetensors, else the only GGUF model), an index file, one .safetensors file, or a GGUF file
+  // (any part of a split one: all parts are opened).
   // Errors: not_found (path, shard, tensor that the index names), corrupt (header rules, with the
   // rule and both numbers), inconsistent (index and headers disagree), io.
   static Result<Checkpoint> open(const std::filesystem::path& path);
@@ -68,7 +83,10 @@ class Checkpoint {
   const std::filesystem::path& directory() const;
   std::uint64_t total_bytes() const;          // of all tensors
   std::span<const Finding> findings() const;  // of the container: stale index sizes, extra files
-  const std::map<std::string, std::string>& metadata() const;  // __metadata__ of all shards
+  // __metadata__ of all safetensors shards, or the single values of a GGUF header as text.
+  const std::map<std::string, std::string>& metadata() const;
+  // The typed values of a GGUF header (checkpoint/gguf_metadata.hpp); nullptr for other formats.
+  const GgufMetadata* gguf_metadata() const;
 
   // config.json, hf_quant_config.json …: empty optional when the file does not exist.
   // Errors: io, limit (over 256 MiB), corrupt (strict JSON, duplicate keys refused).

@@ -82,6 +82,7 @@ std::span<const Finding> Checkpoint::findings() const { return state_->container
 const std::map<std::string, std::string>& Checkpoint::metadata() const {
   return state_->container.metadata;
 }
+const GgufMetadata* Checkpoint::gguf_metadata() const { return state_->container.gguf.get(); }
 
 Result<std::shared_ptr<const Json>> Checkpoint::json_file(std::string_view name) const {
   const std::filesystem::path path = directory() / name;

@@ -9,6 +9,8 @@
 #include <set>
 #include <system_error>
 
+#include "checkpoint/gguf.hpp"
+#include "checkpoint/gguf_container.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/shard_index.hpp"
 #include "checkpoint/system_error.hpp"
@@ -69,27 +71,15 @@ Result<void> read_headers(Container& container) {
     }
     merge_metadata(container, header.metadata, file.path());
   }
-  std::sort(container.tensors.begin(), container.tensors.end(),
-            [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
-  const auto twin =
-      std::adjacent_find(container.tensors.begin(), container.tensors.end(),
-                         [](const TensorInfo& a, const TensorInfo& b) { return a.name == b.name; });
-  if (twin == container.tensors.end()) return {};
-  const auto file = [&](const TensorInfo& info) {
-    return quote(container.paths[static_cast<std::size_t>(info.shard)].filename().string());
-  };
-  return Error{ErrorCode::inconsistent,
-               fmt::format("tensor-twice: {} is in {} and in {}", quote(twin->name), file(*twin),
-                           file(*(twin + 1))),
-               container.directory.string()};
+  return sort_tensors(container);
 }
 
-Result<std::vector<fs::path>> safetensors_files(const fs::path& directory) {
+Result<std::vector<fs::path>> files_with(std::string_view extension, const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code failure;
   for (fs::directory_iterator at(directory, failure), end; !failure && at != end;
        at.increment(failure)) {
-    if (at->path().extension() == ".safetensors") files.push_back(at->path());
+    if (at->path().extension() == extension) files.push_back(at->path());
   }
   if (failure) return system_error("list", failure.value(), directory);
   std::sort(files.begin(), files.end());
@@ -99,7 +89,7 @@ Result<std::vector<fs::path>> safetensors_files(const fs::path& directory) {
 // Files that look like weights and are not part of the checkpoint.
 Result<void> find_extra_files(Container& container) {
   const std::set<fs::path> used(container.paths.begin(), container.paths.end());
-  FEWBIT_TRY(const auto files, safetensors_files(container.directory));
+  FEWBIT_TRY(const auto files, files_with(".safetensors", container.directory));
   for (const fs::path& file : files) {
     if (used.contains(file)) continue;
     container.findings.push_back(
@@ -157,8 +147,15 @@ void find_lone_shard(Container& container) {
 Result<Container> open_directory(const fs::path& directory) {
   std::error_code ignored;
   if (fs::exists(directory / index_name, ignored)) return open_index(directory / index_name);
-  FEWBIT_TRY(const auto files, safetensors_files(directory));
+  FEWBIT_TRY(const auto files, files_with(".safetensors", directory));
   fs::path chosen = directory / single_name;
+  if (files.empty()) {
+    FEWBIT_TRY(const auto gguf_files, files_with(".gguf", directory));
+    if (!gguf_files.empty()) {
+      FEWBIT_TRY(chosen, choose_gguf(gguf_files, directory));
+      return open_gguf(chosen);
+    }
+  }
   if (std::find(files.begin(), files.end(), chosen) == files.end()) {
     if (files.size() != 1) {
       std::vector<std::string> names;
@@ -166,8 +163,9 @@ Result<Container> open_directory(const fs::path& directory) {
       for (const fs::path& file : files) names.push_back(quote(file.filename().string()));
       return Error{
           ErrorCode::not_found,
-          fmt::format("expected {}, {} or a single .safetensors file, found {}{}", index_name,
-                      single_name, files.empty() ? "none" : fmt::format("{}: ", files.size()),
+          fmt::format("expected {}, {}, a single .safetensors file or a GGUF model, found {}{}",
+                      index_name, single_name,
+                      files.empty() ? "none" : fmt::format("{}: ", files.size()),
                       short_list(names)),
           directory.string()};
     }
@@ -179,14 +177,38 @@ Result<Container> open_directory(const fs::path& directory) {
   return container;
 }
 
+// A GGUF file under another name. Whether the file can be read at all is reported by the reader.
+bool begins_as_gguf(const fs::path& path) {
+  const auto file = MappedFile::open(path);
+  return file && is_gguf((*file)->bytes());
+}
+
 }  // namespace
+
+Result<void> sort_tensors(Container& container) {
+  std::sort(container.tensors.begin(), container.tensors.end(),
+            [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
+  const auto twin =
+      std::adjacent_find(container.tensors.begin(), container.tensors.end(),
+                         [](const TensorInfo& a, const TensorInfo& b) { return a.name == b.name; });
+  if (twin == container.tensors.end()) return {};
+  const auto file = [&](const TensorInfo& info) {
+    return quote(container.paths[static_cast<std::size_t>(info.shard)].filename().string());
+  };
+  return Error{ErrorCode::inconsistent,
+               fmt::format("tensor-twice: {} is in {} and in {}", quote(twin->name), file(*twin),
+                           file(*(twin + 1))),
+               container.directory.string()};
+}
 
 Result<Container> open_container(const fs::path& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (failure) return system_error("open", failure.value(), path);
   if (status.type() == fs::file_type::directory) return open_directory(path);
-  return path.extension() == ".json" ? open_index(path) : open_single(path);
+  if (path.extension() == ".json") return open_index(path);
+  if (path.extension() == ".gguf" || begins_as_gguf(path)) return open_gguf(path);
+  return open_single(path);
 }
 
 }  // namespace fewbit

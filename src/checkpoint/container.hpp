@@ -21,9 +21,13 @@ struct Container {
   std::vector<std::shared_ptr<const MappedFile>> shards;  // in the same order
   std::vector<TensorInfo> tensors;                        // sorted by name
   std::map<std::string, std::string> metadata;
+  std::shared_ptr<const GgufMetadata> gguf;  // of GGUF files
   std::vector<Finding> findings;
   std::uint64_t total_bytes = 0;
 };
+
+// Sorts by name. Error inconsistent when two shards hold a tensor of one name.
+Result<void> sort_tensors(Container& container);
 
 // As Checkpoint::open.
 Result<Container> open_container(const std::filesystem::path& path);
