@@ -6,16 +6,14 @@
 #include <mutex>
 #include <set>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/relative_name.hpp"
-#include "checkpoint/shard_index.hpp"
 #include "checkpoint/shard_plan.hpp"
 #include "checkpoint/system_error.hpp"
-#include "checkpoint/written_ranges.hpp"
+#include "checkpoint/tensor_files.hpp"
 #include "core/quote.hpp"
 #include "fewbit/checkpoint.hpp"
 
@@ -61,19 +59,17 @@ struct CheckpointWriter::State {
   fs::path target;
   fs::path folder;  // temporary, beside the target; empty once it is gone
   ShardPlan plan;
-  std::vector<OutputFile> files;  // one a shard
-  std::unordered_map<std::string_view, std::size_t> tensor_by_name;
-  bool accepts_data = true;  // until finish() begins to close
-  std::mutex mutex;          // guards what follows
-  std::vector<WrittenRanges> written;
+  TensorFiles data;  // one file a shard
+  std::mutex mutex;  // guards what follows
   std::set<std::string, std::less<>> small_files;
 
-  State() = default;
+  State(fs::path to, ShardPlan planned)
+      : target(std::move(to)), plan(std::move(planned)), data(plan.tensors, target.string()) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
     if (folder.empty()) return;
-    files.clear();
+    data.abandon();
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
@@ -93,7 +89,7 @@ struct CheckpointWriter::State {
     for (const PlannedShard& shard : plan.shards) {
       FEWBIT_TRY(auto file, OutputFile::create(folder / shard.file, shard.file_bytes));
       FEWBIT_TRY(file.write(bytes_of(shard.header), 0));
-      files.push_back(std::move(file));
+      data.add_file(std::move(file));
     }
     return {};
   }
@@ -106,26 +102,6 @@ struct CheckpointWriter::State {
     if (!done) fs::remove(path, ignored);
     return done;
   }
-
-  Result<void> check_accepts_data() const {
-    if (accepts_data) return {};
-    return Error{ErrorCode::invalid_argument, "finish() was called already", target.string()};
-  }
-
-  Result<void> check_complete() const {
-    std::vector<std::string> missing;
-    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-      if (written[i].bytes() == plan.tensors[i].bytes) continue;
-      missing.push_back(fmt::format("{} ({} of {} bytes, the first missing is {})",
-                                    quote(plan.tensors[i].name), written[i].bytes(),
-                                    plan.tensors[i].bytes, written[i].first_missing()));
-    }
-    if (missing.empty()) return {};
-    return Error{ErrorCode::inconsistent,
-                 fmt::format("{} of {} tensors were not written in full: {}", missing.size(),
-                             plan.tensors.size(), short_list(missing)),
-                 target.string()};
-  }
 };
 
 CheckpointWriter::CheckpointWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -136,13 +112,9 @@ CheckpointWriter::~CheckpointWriter() = default;
 Result<CheckpointWriter> CheckpointWriter::create(const fs::path& directory,
                                                   std::vector<TensorSpec> tensors,
                                                   const WriterOptions& options) {
-  auto state = std::make_unique<State>();
-  FEWBIT_TRY(state->target, target_path(directory));
-  FEWBIT_TRY(state->plan, plan_shards(std::move(tensors), options));
-  state->written.resize(state->plan.tensors.size());
-  for (std::size_t i = 0; i < state->plan.tensors.size(); ++i) {
-    state->tensor_by_name.emplace(state->plan.tensors[i].name, i);
-  }
+  FEWBIT_TRY(fs::path target, target_path(directory));
+  FEWBIT_TRY(ShardPlan plan, plan_shards(std::move(tensors), options));
+  auto state = std::make_unique<State>(std::move(target), std::move(plan));
   FEWBIT_TRY(state->make_folder());
   FEWBIT_TRY(state->create_shards());
   return CheckpointWriter(std::move(state));
@@ -150,27 +122,11 @@ Result<CheckpointWriter> CheckpointWriter::create(const fs::path& directory,
 
 Result<void> CheckpointWriter::write(std::string_view name, std::span<const std::byte> bytes,
                                      std::uint64_t offset) {
-  const auto at = state_->tensor_by_name.find(name);
-  if (at == state_->tensor_by_name.end()) {
-    return Error{ErrorCode::not_found, "no such tensor was declared", "tensor " + quote(name)};
-  }
-  const TensorInfo& info = state_->plan.tensors[at->second];
-  if (offset > info.bytes || bytes.size() > info.bytes - offset) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} bytes at {} do not fit into {} {} of {} bytes", bytes.size(),
-                             offset, dtype_name(info.dtype), shape_text(info.shape), info.bytes),
-                 "tensor " + quote(name)};
-  }
-  FEWBIT_TRY(state_->check_accepts_data());
-  FEWBIT_TRY(
-      state_->files[static_cast<std::size_t>(info.shard)].write(bytes, info.file_offset + offset));
-  const std::lock_guard lock(state_->mutex);
-  state_->written[at->second].add(offset, offset + bytes.size());
-  return {};
+  return state_->data.write(name, bytes, offset);
 }
 
 Result<void> CheckpointWriter::write_file(std::string_view name, std::string_view content) {
-  FEWBIT_TRY(state_->check_accepts_data());
+  FEWBIT_TRY(state_->data.check_open());
   const fs::path path(name);
   const bool plain = stays_below(name) && path.filename() == path && name != ".";
   const auto& shards = state_->plan.shards;
@@ -201,14 +157,7 @@ Result<void> CheckpointWriter::copy_file(const fs::path& source) {
 }
 
 Result<void> CheckpointWriter::finish() {
-  FEWBIT_TRY(state_->check_accepts_data());
-  FEWBIT_TRY(state_->check_complete());
-  state_->accepts_data = false;
-  for (OutputFile& file : state_->files) {
-    FEWBIT_TRY(file.sync());
-    FEWBIT_TRY(file.close());
-  }
-  state_->files.clear();
+  FEWBIT_TRY(state_->data.finish());
   if (state_->plan.shards.size() > 1) {
     FEWBIT_TRY(state_->write_small(index_name, index_of(state_->plan).dump(2) + "\n"));
   }
