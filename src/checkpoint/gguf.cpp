@@ -14,8 +14,6 @@
 namespace fewbit {
 namespace {
 
-constexpr std::string_view alignment_key = "general.alignment";
-
 Result<std::uint32_t> read_version(GgufCursor& cursor, const std::string& where) {
   FEWBIT_TRY(const auto version, cursor.number<std::uint32_t>("the version"));
   if (version >= 1 && version <= 3) return version;
@@ -32,9 +30,9 @@ Result<std::uint32_t> read_version(GgufCursor& cursor, const std::string& where)
 }
 
 Result<std::uint64_t> read_alignment(const GgufMetadata& metadata, const GgufCursor& cursor) {
-  const GgufValue* value = metadata.find(alignment_key);
+  const GgufValue* value = metadata.find(gguf_alignment_key);
   if (value == nullptr) return gguf_default_alignment;
-  const std::string item = "key " + quote(alignment_key);
+  const std::string item = "key " + quote(gguf_alignment_key);
   if (value->is_array() || value->kind() != GgufKind::u32) {
     return cursor.fail(
         "alignment",

@@ -15,6 +15,7 @@
 namespace fewbit {
 
 constexpr std::string_view gguf_magic = "GGUF";
+constexpr std::string_view gguf_alignment_key = "general.alignment";
 constexpr std::uint64_t gguf_default_alignment = 32;
 constexpr std::uint64_t gguf_max_name_bytes = 63;
 constexpr std::uint32_t gguf_max_dimensions = 4;

@@ -37,9 +37,12 @@ Result<std::span<const std::byte>> GgufCursor::strings(std::uint64_t count, std:
   return file_.subspan(begin, position_ - begin);
 }
 
+std::string GgufCursor::where(std::string_view item) const {
+  return item.empty() ? where_ : fmt::format("{}: {}", where_, item);
+}
+
 Error GgufCursor::fail(std::string_view rule, std::string_view what, std::string_view item) const {
-  return Error{ErrorCode::corrupt, fmt::format("{}: {}", rule, what),
-               item.empty() ? where_ : fmt::format("{}: {}", where_, item)};
+  return Error{ErrorCode::corrupt, fmt::format("{}: {}", rule, what), where(item)};
 }
 
 }  // namespace fewbit

@@ -41,7 +41,9 @@ class GgufCursor {
   Result<std::span<const std::byte>> strings(std::uint64_t count, std::string_view what);
   Result<std::span<const std::byte>> take(std::uint64_t bytes, std::string_view what);
 
-  // Error corrupt, "rule: what", where = file and `item` when there is one.
+  // The file, and `item` of it when there is one.
+  std::string where(std::string_view item) const;
+  // Error corrupt, "rule: what", at where(item).
   Error fail(std::string_view rule, std::string_view what, std::string_view item = {}) const;
 
  private:

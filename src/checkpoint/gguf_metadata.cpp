@@ -13,7 +13,6 @@ namespace fewbit {
 namespace {
 
 constexpr std::uint64_t max_array_elements = std::uint64_t{1} << 30;
-constexpr std::size_t max_key_bytes = 65535;
 
 // Bytes of one element; 0 for strings and arrays.
 std::uint64_t kind_bytes(GgufKind kind) {
@@ -68,10 +67,10 @@ Error bad_kind(const GgufCursor& cursor, GgufKind kind, std::string_view key) {
 Result<std::string_view> read_key(GgufCursor& cursor, std::uint64_t i) {
   const std::string what = fmt::format("key {}", i);
   FEWBIT_TRY(const std::string_view key, cursor.string(what));
-  if (key.empty() || key.size() > max_key_bytes) {
+  if (key.empty() || key.size() > gguf_max_key_bytes) {
     return cursor.fail(
-        "kv-key", fmt::format("a key of {} bytes, expected 1 to {}", key.size(), max_key_bytes),
-        what);
+        "kv-key",
+        fmt::format("a key of {} bytes, expected 1 to {}", key.size(), gguf_max_key_bytes), what);
   }
   if (!is_utf8(key)) return cursor.fail("kv-key", quote(key) + " is no UTF-8", what);
   return key;

@@ -17,6 +17,8 @@
 
 namespace fewbit {
 
+constexpr std::size_t gguf_max_key_bytes = 65535;
+
 // The numbers are those of the file format.
 enum class GgufKind : std::uint32_t {
   u8 = 0,
@@ -59,6 +61,8 @@ class GgufValue {
   std::optional<double> double_at(std::uint64_t i) const;
   // All elements of an array of strings; empty for other values.
   std::vector<std::string_view> strings() const;
+  // The elements as stored; strings with their lengths.
+  std::span<const std::byte> bytes() const { return bytes_; }
   // For people: the value, or "[3 x u32] 1, 2, …".
   std::string text() const;
 

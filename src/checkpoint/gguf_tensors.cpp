@@ -138,39 +138,10 @@ class Placer {
     return *padded;
   }
 
-  TensorInfo basic(const GgufEntry& entry) const {
-    TensorInfo info;
-    info.name = entry.name;
-    info.shape.assign(entry.dims.rbegin(), entry.dims.rend());
-    info.file_offset = placement_.data_begin + entry.offset;
-    return info;
-  }
-
   Result<TensorInfo> sized(const GgufEntry& entry, const GgufType& type) const {
-    TensorInfo info = basic(entry);
-    const std::int64_t row = entry.dims.front();
-    if (row % type.elements != 0) {
-      return fail(entry, "tensor-block",
-                  fmt::format("rows of {} elements, but a block of {} has {}", row, type.name,
-                              type.elements));
-    }
-    Shape stored = info.shape;
-    stored.back() = row / type.elements;
-    const auto blocks = shape_elements(stored);  // fits: fewer than the elements
-    const auto bytes =
-        checked_mul(static_cast<std::uint64_t>(*blocks), static_cast<std::uint64_t>(type.bytes));
-    if (!bytes || *bytes > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
-      return fail(entry, "overflow",
-                  fmt::format("{} blocks of {} bytes are above 2^63 - 1", *blocks, type.bytes));
-    }
-    info.bytes = *bytes;
-    if (type.dtype) {
-      info.dtype = *type.dtype;
-      return info;
-    }
-    info.blocks = BlockFormat{type.id, type.elements, type.bytes, info.shape};
-    stored.back() *= type.bytes;
-    info.shape = std::move(stored);
+    FEWBIT_TRY(TensorInfo info,
+               gguf_tensor_info(entry, type, cursor_.where("tensor " + quote(entry.name))));
+    info.file_offset = placement_.data_begin + entry.offset;
     return info;
   }
 
@@ -184,9 +155,11 @@ class Placer {
                               "multiple of {}",
                               gguf_type_name(entry.type), entry.offset, end, placement_.alignment));
     }
-    TensorInfo info = basic(entry);
+    TensorInfo info;
+    info.name = entry.name;
     info.bytes = end - entry.offset;
-    info.blocks = BlockFormat{entry.type, 0, 0, std::move(info.shape)};
+    info.file_offset = placement_.data_begin + entry.offset;
+    info.blocks = BlockFormat{entry.type, 0, 0, {entry.dims.rbegin(), entry.dims.rend()}};
     info.shape = {static_cast<std::int64_t>(info.bytes)};
     return info;
   }
@@ -208,6 +181,39 @@ std::string meaning_text(const Meaning& meaning) {
 }
 
 }  // namespace
+
+Result<TensorInfo> gguf_tensor_info(const GgufEntry& entry, const GgufType& type,
+                                    const std::string& where) {
+  TensorInfo info;
+  info.name = entry.name;
+  info.shape.assign(entry.dims.rbegin(), entry.dims.rend());
+  const std::int64_t row = entry.dims.front();
+  if (row % type.elements != 0) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("tensor-block: rows of {} elements, but a block of {} has {}", row,
+                             type.name, type.elements),
+                 where};
+  }
+  Shape stored = info.shape;
+  stored.back() = row / type.elements;
+  FEWBIT_TRY(const std::int64_t blocks, shape_elements(stored));
+  const auto bytes = checked_mul(blocks, std::int64_t{type.bytes});
+  if (!bytes) {
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format("overflow: {} blocks of {} bytes are above 2^63 - 1", blocks, type.bytes),
+        where};
+  }
+  info.bytes = static_cast<std::uint64_t>(*bytes);
+  if (type.dtype) {
+    info.dtype = *type.dtype;
+    return info;
+  }
+  info.blocks = BlockFormat{type.id, type.elements, type.bytes, std::move(info.shape)};
+  stored.back() *= type.bytes;
+  info.shape = std::move(stored);
+  return info;
+}
 
 Result<std::vector<GgufEntry>> read_gguf_entries(GgufCursor& cursor, std::uint64_t count) {
   // name length, one byte of name, number of dimensions, one dimension, type, offset

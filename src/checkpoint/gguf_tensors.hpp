@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/gguf_cursor.hpp"
+#include "checkpoint/gguf_types.hpp"
 #include "fewbit/checkpoint.hpp"
 #include "fewbit/result.hpp"
 
@@ -17,6 +18,11 @@ struct GgufEntry {
   std::int32_t type = 0;
   std::uint64_t offset = 0;  // from the begin of the data
 };
+
+// Name, shape, bytes and block format of an entry of a type with known extent; where: for errors.
+// Errors: corrupt, rules tensor-block and overflow.
+Result<TensorInfo> gguf_tensor_info(const GgufEntry& entry, const GgufType& type,
+                                    const std::string& where);
 
 // Rules tensor-count, tensor-name, tensor-twice, tensor-dims, tensor-type, truncated.
 Result<std::vector<GgufEntry>> read_gguf_entries(GgufCursor& cursor, std::uint64_t count);

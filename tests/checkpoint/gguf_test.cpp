@@ -348,7 +348,7 @@ TEST_P(GgufRefuses, WithItsRuleAndNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gguf, GgufRefuses, testing::ValuesIn(all_bad_files()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& bad) { return bad.param.name; });
 
 // A copy without spare bytes behind it, so that a sanitizer sees any read past the end.
 Result<GgufHeader> parse_exact(std::string_view file) {
