@@ -33,8 +33,8 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::u8;
   Shape shape;
-  // Of GGUF block types. Then dtype is u8 and shape counts bytes: the last dimension is the bytes of
-  // a row (of an unknown type: the only dimension, all bytes).
+  // Of GGUF block types. Then dtype is u8 and shape counts bytes: the last dimension is the bytes
+  // of a row (of an unknown type: the only dimension, all bytes).
   std::optional<BlockFormat> blocks = std::nullopt;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;  // from the start of its shard

@@ -34,10 +34,9 @@ class LayoutTest : public ::testing::Test {
   }
 };
 
-using Layouts =
-    ::testing::Types<RowMajor<4>, RowMajor<8>, RowMajor<16>, B12xPacked, GroupedByteScales,
-                     SingleByteScales, Swizzle128x4<8>, Swizzle128x4<16>, CpuF4Lane16,
-                     CpuF4Lane16Scales>;
+using Layouts = ::testing::Types<RowMajor<4>, RowMajor<8>, RowMajor<16>, B12xPacked,
+                                 GroupedByteScales, SingleByteScales, Swizzle128x4<8>,
+                                 Swizzle128x4<16>, CpuF4Lane16, CpuF4Lane16Scales>;
 TYPED_TEST_SUITE(LayoutTest, Layouts);
 
 TYPED_TEST(LayoutTest, IsALayoutAndAcceptsSomeOfTheTestedSizes) {
