@@ -91,6 +91,12 @@ void check_wanted(Validation& validation, const Wanted& wanted) {
     return;
   }
   if (!module->unreadable.empty()) return;
+  const DType dtype = module->scheme.weight;
+  if (!module->scheme.quantized() && dtype != DType::bf16 && dtype != DType::f16 &&
+      dtype != DType::f32 && dtype != DType::f64) {
+    validation.add(*module, Level::error, "tensor-dtype", std::string(module->part("weight")),
+                   std::string(dtype_name(dtype)), "bf16, f16 or f32");
+  }
   const Shape found = shape_of(validation.checkpoint, *module);
   // Same rank, other numbers, and not of the attention: config-size.
   const bool reported = wanted.role != Role::norm && wanted.role != Role::q_proj &&
@@ -146,6 +152,24 @@ void check_unused(Validation& validation, const ModelConfig& config,
   }
 }
 
+// A second half that the activation gates, or none where it does not.
+void check_gates(Validation& validation, const ModelConfig& config) {
+  const bool gated = activation_gated(config.activation.kind);
+  const Module* gate = nullptr;
+  const Module* up = nullptr;
+  for (const Module& module : validation.identified.modules) {
+    if (module.layer < 0 || module.layer >= config.num_layers || !is_expert(module)) continue;
+    if (module.role == Role::gate_proj || module.role == Role::gate_up_proj) gate = &module;
+    if (module.role == Role::up_proj) up = &module;
+  }
+  const Module* example = gate != nullptr ? gate : up;
+  if (example == nullptr || (gate != nullptr) == gated) return;
+  validation.add(*example, Level::error, "activation-gate", example->name,
+                 gated ? "no gate_proj" : "a gate",
+                 fmt::format("{} for hidden_act {}", gated ? "a gate" : "none",
+                             activation_name(config.activation.kind)));
+}
+
 void check_experts_present(Validation& validation, const ModelConfig& config) {
   std::vector<bool> found(static_cast<std::size_t>(config.num_layers));
   std::int64_t layers = 0;
@@ -194,6 +218,7 @@ void validate_model(Validation& validation) {
       check_bias(validation, module);
     }
   }
+  check_gates(validation, *config);
   check_experts_present(validation, *config);
   check_unused(validation, *config, wanted);
   check_extra_layers(validation, *config);

@@ -192,6 +192,18 @@ INSTANTIATE_TEST_SUITE_P(
                 c.add_bf16("model.embed_tokens.weight", {1, 64, 32});
               },
               "model.embed_tokens.weight", "[1, 64, 32]", "[64, 32]"},
+        Fault{"tensor-dtype", Level::error,
+              [](SmallCheckpoint& c) {
+                c.add(attention + "q_proj.weight", DType::i64, {32, 32}, {1});
+              },
+              attention + "q_proj.weight", "i64", "bf16, f16 or f32"},
+        Fault{"activation-gate", Level::error,
+              [](SmallCheckpoint& c) {
+                std::string config = SmallCheckpoint::config("");
+                const std::string silu = "\"silu\"";
+                c.file("config.json", config.replace(config.find(silu), silu.size(), "\"relu2\""));
+              },
+              "model.layers.0.mlp.experts.1.gate_proj", "a gate", "none for hidden_act relu2"},
         Fault{"bias-unsupported", Level::error,
               [](SmallCheckpoint& c) { c.add_bf16(attention + "q_proj.bias", {32}); },
               attention + "q_proj.bias", "a bias", "none"},
