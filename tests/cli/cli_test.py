@@ -286,7 +286,7 @@ class BadInput(Copy):
         result = run("eval", self.model, "--text", text, "--window", "64")
         self.assertEqual(result.returncode, 1)
         self.assertIn("short.txt", result.stderr)
-        self.assertIn("at least 65", result.stderr)
+        self.assertIn("window of 64", result.stderr)
 
     def test_unknown_activation(self):
         self.change_config(hidden_act="mystery")
