@@ -27,8 +27,8 @@ std::optional<int> as_number(std::string_view text) {
 // of their own.
 bool outside_the_language_model(Components parts) {
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
-    return one_of(part, {"mtp", "mtp_layers", "visual", "vision_tower", "vision_model", "audio_tower",
-                         "multi_modal_projector", "mm_projector"});
+    return one_of(part, {"mtp", "mtp_layers", "visual", "vision_tower", "vision_model",
+                         "audio_tower", "multi_modal_projector", "mm_projector"});
   });
 }
 
