@@ -48,11 +48,14 @@ Result<double> score(const Model& model, Sequence& sequence, std::span<const std
 Result<Evaluation> evaluate(const Model& model, std::span<const std::int32_t> ids,
                             std::int64_t window, const ProgressFn& progress) {
   const auto count = static_cast<std::int64_t>(ids.size());
-  if (window < 1 || count - 1 < window) {
+  if (window < 1) {
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("found a window of {} and a text of {} tokens, expected a window of "
-                             "at least 1 and one more token of text",
-                             window, count),
+                 fmt::format("a window of {} tokens, expected at least 1", window), ""};
+  }
+  if (count - 1 < window) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("a window of {} tokens needs a text of at least {}, found {}", window,
+                             window + 1, count),
                  ""};
   }
   const std::int64_t step =
