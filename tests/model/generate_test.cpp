@@ -48,7 +48,8 @@ TEST_F(EvaluateTest, AWindowWithoutAFollowingTokenIsDropped) {
   EXPECT_EQ(evaluate(model, some_ids(tiny.config(), 17), 8, {})->windows, 2);
   const auto none = evaluate(model, some_ids(tiny.config(), 8), 8, {});
   ASSERT_FALSE(none);
-  EXPECT_THAT(none.error().message(), HasSubstr("found a window of 8 and a text of 8 tokens"));
+  EXPECT_THAT(none.error().message(),
+              HasSubstr("a window of 8 tokens needs a text of at least 9, found 8"));
   EXPECT_FALSE(evaluate(model, some_ids(tiny.config(), 8), 0, {}));
 }
 
