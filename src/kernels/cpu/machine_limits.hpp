@@ -7,7 +7,8 @@
 namespace fewbit {
 
 // `rounds` rounds of independent f32 multiply-adds in registers; returns how many floating-point
-// operations (two a multiply-add) that was. The result goes to sink, so that it is not left out.
+// operations (two a multiply-add) that was. Starts depend on *sink and the result goes to it, so
+// that nothing is left out or merged.
 using FmaLoopFn = std::int64_t(std::int64_t rounds, float* sink);
 FmaLoopFn fma_loop_generic, fma_loop_avx2, fma_loop_avx512;
 

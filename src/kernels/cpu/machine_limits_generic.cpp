@@ -7,7 +7,10 @@ namespace fewbit {
 
 std::int64_t fma_loop_generic(std::int64_t rounds, float* sink) {
   constexpr int chains = 10;
-  float acc[chains][4] = {};
+  float acc[chains][4];
+  // Different starts: equal chains would be one to the compiler.
+  for (int c = 0; c < chains; ++c)
+    for (int lane = 0; lane < 4; ++lane) acc[c][lane] = static_cast<float>(c * 4 + lane) + *sink;
   for (std::int64_t i = 0; i < rounds; ++i)
     for (auto& chain : acc)
       for (float& lane : chain) lane = lane * 0.999F + 0.001F;
