@@ -24,9 +24,9 @@ Json module_json(const Checkpoint& checkpoint, const Module& module) {
     if (info == nullptr) continue;
     Json entry;
     entry.set("tensor", part.tensor);
-    entry.set("dtype", dtype_name(info->dtype));
+    entry.set("dtype", stored_type_name(*info));
     Json shape{Json::Array{}};
-    for (const std::int64_t d : info->shape) shape.push_back(d);
+    for (const std::int64_t d : shape_in_elements(*info)) shape.push_back(d);
     entry.set("shape", shape);
     entry.set("bytes", info->bytes);
     parts.push_back(entry);
@@ -58,8 +58,9 @@ void print_module(const Checkpoint& checkpoint, const Module& module) {
   for (const Module::Part& part : module.parts) {
     const TensorInfo* info = checkpoint.find(part.tensor);
     if (info == nullptr) continue;
-    table.add({part.suffix, fmt::format("{} {}  {}", dtype_name(info->dtype),
-                                        shape_text(info->shape), bytes_text(info->bytes))});
+    table.add(
+        {part.suffix, fmt::format("{} {}  {}", stored_type_name(*info),
+                                  shape_text(shape_in_elements(*info)), bytes_text(info->bytes))});
   }
   print_out("{}", table.text(0));
 }
@@ -98,8 +99,8 @@ Result<int> show_module(const Options& options, const Checkpoint& checkpoint,
 }
 
 void print_stats(const TensorInfo& info, const TensorStats& stats) {
-  print_out("{}  {} {}  {}\n", info.name, dtype_name(info.dtype), shape_text(info.shape),
-            bytes_text(info.bytes));
+  print_out("{}  {} {}  {}\n", info.name, stored_type_name(info),
+            shape_text(shape_in_elements(info)), bytes_text(info.bytes));
   print_out("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
             stats.rms);
   print_out("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
@@ -112,25 +113,25 @@ Result<int> show_codes(const Options& options, const TensorInfo& info) {
   if (options.json) {
     Json out;
     out.set("tensor", info.name);
-    out.set("dtype", dtype_name(info.dtype));
+    out.set("dtype", stored_type_name(info));
     out.set("bytes", info.bytes);
     print_json(out);
   } else {
     print_out("{}  {} {}  {}\npacked codes or integers: no statistics of values\n", info.name,
-              dtype_name(info.dtype), shape_text(info.shape), bytes_text(info.bytes));
+              stored_type_name(info), shape_text(shape_in_elements(info)), bytes_text(info.bytes));
   }
   return exit_fine;
 }
 
 Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
                         const TensorInfo& info) {
-  auto stats = tensor_stats(checkpoint.tensor(info).view);
+  auto stats = tensor_stats(checkpoint.tensor(info).view, info.blocks);
   if (!stats && stats.error().code == ErrorCode::unsupported) return show_codes(options, info);
   if (!stats) return Error{stats.error().code, stats.error().what, info.name};
   if (options.json) {
     Json out = stats_json(*stats);
     out.set("tensor", info.name);
-    out.set("dtype", dtype_name(info.dtype));
+    out.set("dtype", stored_type_name(info));
     print_json(out);
   } else {
     print_stats(info, *stats);

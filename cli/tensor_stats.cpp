@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "canonical/gguf_blocks.hpp"
+#include "checkpoint/gguf_types.hpp"
 #include "core/convert.hpp"
 
 namespace fewbit::cli {
@@ -47,26 +49,50 @@ void add_value(float x, TensorStats& stats, Sums& sums) {
   ++stats.by_exponent[static_cast<std::size_t>(bucket)];
 }
 
-}  // namespace
+// The smallest piece that can be decoded by itself: an element or a block.
+struct Unit {
+  std::size_t bytes = 0;
+  std::size_t elements = 1;
+  const GgufType* block = nullptr;
+};
 
-Result<TensorStats> tensor_stats(const TensorView& view) {
+Result<Unit> unit_of(const TensorView& view, const std::optional<BlockFormat>& blocks) {
+  if (blocks) {
+    const GgufType* type = find_gguf_type(blocks->ggml_type, blocks->block_elements);
+    if (type == nullptr || type->elements == 0) {
+      return Error{ErrorCode::unsupported,
+                   gguf_type_name(blocks->ggml_type) + " has no known blocks", ""};
+    }
+    return Unit{static_cast<std::size_t>(type->bytes), static_cast<std::size_t>(type->elements),
+                type};
+  }
   const int bits = dtype_bits(view.dtype);
   if (bits % 8 != 0) {
     return Error{ErrorCode::unsupported,
                  std::string(dtype_name(view.dtype)) + " holds packed codes, not values", ""};
   }
-  const auto width = static_cast<std::size_t>(bits / 8);
+  return Unit{static_cast<std::size_t>(bits / 8), 1, nullptr};
+}
+
+}  // namespace
+
+Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks) {
+  FEWBIT_TRY(const Unit unit, unit_of(view, blocks));
+  const std::size_t chunk_bytes = chunk_elements / unit.elements * unit.bytes;
   TensorStats stats;
-  stats.elements = static_cast<std::int64_t>(view.bytes.size() / width);
+  stats.elements = static_cast<std::int64_t>(view.bytes.size() / unit.bytes * unit.elements);
   stats.min = std::numeric_limits<double>::infinity();
   stats.max = -stats.min;
   Sums sums;
   std::vector<float> values(chunk_elements);
-  for (std::size_t at = 0; at < view.bytes.size(); at += chunk_elements * width) {
-    const auto bytes =
-        view.bytes.subspan(at, std::min(chunk_elements * width, view.bytes.size() - at));
-    const std::span<float> out(values.data(), bytes.size() / width);
-    FEWBIT_TRY(convert_to_f32(view.dtype, bytes, out));
+  for (std::size_t at = 0; at < view.bytes.size(); at += chunk_bytes) {
+    const auto bytes = view.bytes.subspan(at, std::min(chunk_bytes, view.bytes.size() - at));
+    const std::span<float> out(values.data(), bytes.size() / unit.bytes * unit.elements);
+    if (unit.block != nullptr) {
+      FEWBIT_TRY(decode_gguf_blocks(*unit.block, bytes, out));
+    } else {
+      FEWBIT_TRY(convert_to_f32(view.dtype, bytes, out));
+    }
     for (const float x : out) add_value(x, stats, sums);
   }
   if (sums.finite == 0) {

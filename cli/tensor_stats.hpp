@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of one tensor's values, as stored (codes of packed types count as bytes).
+// Statistics of one tensor's values, as stored (codes of packed types count as bytes); GGUF blocks
+// are decoded.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "checkpoint/json.hpp"
-#include "fewbit/tensor.hpp"
+#include "fewbit/checkpoint.hpp"
 
 namespace fewbit::cli {
 
@@ -25,8 +27,9 @@ struct TensorStats {
   std::array<std::int64_t, 64> by_exponent{};
 };
 
-// Errors: unsupported for types without a value of their own (packed codes, integers over 32 bits).
-Result<TensorStats> tensor_stats(const TensorView& view);
+// Errors: unsupported for types without a value of their own (packed codes, integers over 32 bits,
+// GGUF blocks that can't be decoded).
+Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks);
 Json stats_json(const TensorStats& stats);
 // Bars of by_exponent, one line a power of two.
 std::string histogram_text(const TensorStats& stats);

@@ -41,6 +41,11 @@ struct TensorInfo {
   std::int32_t shard = 0;         // index into Checkpoint::shards()
 };
 
+// "bf16", or "Q4_K" of GGUF: what the elements are stored as.
+std::string stored_type_name(const TensorInfo& info);
+// In elements, also where info.shape counts bytes.
+const Shape& shape_in_elements(const TensorInfo& info);
+
 // How serious a finding is: an error means the part can't be used as it is.
 enum class Level { info, warning, error };
 const char* level_name(Level level);

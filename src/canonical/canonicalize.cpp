@@ -20,6 +20,7 @@ Result<QuantizedTensor> canonicalize(const Checkpoint& checkpoint, const Module&
                      : fmt::format("expert {} of a tensor that holds one matrix", fused_expert),
                  module.name};
   }
+  if (module.scheme.ggml_type) return canonicalize_gguf(checkpoint, module, fused_expert);
   if (!module.scheme.quantized()) return canonicalize_plain(checkpoint, module, fused_expert);
   if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
     return canonicalize_nvfp4(checkpoint, module, fused_expert);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "canonical/code_row.hpp"
+#include "canonical/gguf_matrix.hpp"
 #include "canonical/grid.hpp"
 #include "core/checked.hpp"
 #include "fewbit/quantized.hpp"
@@ -73,7 +74,10 @@ Result<void> check_quantized(const QuantizedTensor& tensor) {
       tensor.k > largest_dimension) {
     return bad(fmt::format("matrix [{}, {}], expected 1 to 2^40", tensor.n, tensor.k));
   }
-  if (tensor.scheme.ggml_type) return {};  // checked by the block's own decoder
+  if (tensor.scheme.ggml_type) {
+    if (const auto rows = gguf_rows(tensor); !rows) return rows.error();
+    return {};
+  }
   FEWBIT_TRY(check_codes(tensor));
   if (!tensor.scheme.scale) return {};
   FEWBIT_TRY(check_grid_part("scales", tensor, tensor.scales,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "canonical/code_row.hpp"
+#include "canonical/gguf_matrix.hpp"
 #include "canonical/grid.hpp"
 #include "core/float_convert.hpp"
 #include "fewbit/quantized.hpp"
@@ -93,7 +94,8 @@ Result<void> dequantize_rows(const QuantizedTensor& tensor, std::int64_t row,
   if (row < 0 || row > tensor.n || rows > tensor.n - row) {
     return bad(fmt::format("{} rows from row {}, but the matrix has {}", rows, row, tensor.n));
   }
-  if (tensor.scheme.ggml_type || !has_code_values(tensor.scheme.weight)) {
+  if (tensor.scheme.ggml_type) return dequantize_gguf_rows(tensor, row, out);
+  if (!has_code_values(tensor.scheme.weight)) {
     return Error{ErrorCode::unsupported, "can't dequantize " + scheme_text(tensor.scheme),
                  "dequantize_rows"};
   }

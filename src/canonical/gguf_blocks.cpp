@@ -69,8 +69,11 @@ Result<void> decode_numbers(DType dtype, std::span<const std::byte> source, std:
 
 std::string gguf_decode_refusal(const GgufType& type) {
   if (type.elements == 0) return fmt::format("{} has no known layout", type.name);
+  if (type.lattice) {
+    return fmt::format("{} needs ggml's lattice table, which fewbit doesn't carry", type.name);
+  }
   if (type.dtype || find_decoder(type) != nullptr) return "";
-  return fmt::format("{} needs ggml's lattice table, which fewbit doesn't carry", type.name);
+  return fmt::format("no decoder for {}", type.name);
 }
 
 Result<void> decode_gguf_blocks(const GgufType& type, std::span<const std::byte> blocks,

@@ -14,6 +14,8 @@ Result<QuantizedTensor> canonicalize_plain(const Checkpoint& checkpoint, const M
                                            std::int64_t fused_expert);
 Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
                                            std::int64_t fused_expert);
+Result<QuantizedTensor> canonicalize_gguf(const Checkpoint& checkpoint, const Module& module,
+                                          std::int64_t fused_expert);
 
 // The tensor of a part. Error not_found names "<module>.<suffix>".
 Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "checkpoint/container.hpp"
+#include "checkpoint/gguf_types.hpp"
 #include "checkpoint/json.hpp"
 #include "checkpoint/relative_name.hpp"
 #include "core/quote.hpp"
@@ -21,6 +22,15 @@ const char* level_name(Level level) {
       return "error";
   }
   return "unknown";
+}
+
+std::string stored_type_name(const TensorInfo& info) {
+  return info.blocks ? gguf_type_name(info.blocks->ggml_type, info.blocks->block_elements)
+                     : std::string(dtype_name(info.dtype));
+}
+
+const Shape& shape_in_elements(const TensorInfo& info) {
+  return info.blocks ? info.blocks->shape : info.shape;
 }
 
 struct Checkpoint::State {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
 #include "checkpoint/gguf.hpp"
@@ -180,6 +179,21 @@ std::string meaning_text(const Meaning& meaning) {
   return text;
 }
 
+struct Reading {
+  Meaning meaning;
+  std::vector<TensorInfo> tensors;
+  std::uint64_t unused_bytes = 0;  // behind the last tensor and its padding
+};
+
+Result<Reading> read_as(const Meaning& meaning, const std::vector<GgufEntry>& entries,
+                        const GgufPlacement& placement, const GgufCursor& cursor) {
+  Placer placer(entries, placement, cursor);
+  FEWBIT_TRY(auto tensors, placer.place(meaning));
+  const std::uint64_t used = placement.data_begin + round_up(placer.end(), placement.alignment);
+  const std::uint64_t unused = placement.file_bytes > used ? placement.file_bytes - used : 0;
+  return Reading{meaning, std::move(tensors), unused};
+}
+
 }  // namespace
 
 Result<TensorInfo> gguf_tensor_info(const GgufEntry& entry, const GgufType& type,
@@ -251,32 +265,27 @@ Result<std::vector<TensorInfo>> place_gguf_tensors(const std::vector<GgufEntry>&
                                                    const GgufCursor& cursor,
                                                    std::vector<Finding>& findings) {
   const std::vector<std::int32_t> ambiguous = ambiguous_ids(entries);
-  Placer placer(entries, placement, cursor);
-  Meaning chosen{&ambiguous, 0};
-  auto placed = placer.place(chosen);
-  std::uint64_t end = placer.end();
-  for (unsigned pick = 1; pick < 1U << ambiguous.size(); ++pick) {
-    const Meaning other{&ambiguous, pick};
-    auto tensors = placer.place(other);
-    if (!tensors) continue;
-    if (placed) {
+  std::optional<Reading> taken;
+  std::optional<Error> first_error;
+  for (unsigned pick = 0; pick < 1U << ambiguous.size(); ++pick) {
+    const Meaning meaning{&ambiguous, pick};
+    auto reading = read_as(meaning, entries, placement, cursor);
+    if (!reading) {
+      if (!first_error) first_error = reading.error();
+    } else if (!taken || (taken->unused_bytes > 0 && reading->unused_bytes == 0)) {
+      taken = *std::move(reading);
+    } else if (taken->unused_bytes == 0 && reading->unused_bytes == 0) {
       findings.push_back({Level::warning, "gguf-type-ambiguous", "",
-                          "the offsets also fit " + meaning_text(other),
-                          "one reading; taken: " + meaning_text(chosen)});
-      break;
+                          "the offsets also fit " + meaning_text(meaning),
+                          "one reading; taken: " + meaning_text(taken->meaning)});
     }
-    placed = std::move(tensors);
-    chosen = other;
-    end = placer.end();
   }
-  if (!placed) return placed;
-  const std::uint64_t used = placement.data_begin + round_up(end, placement.alignment);
-  if (placement.file_bytes > used) {
+  if (!taken) return *first_error;
+  if (taken->unused_bytes > 0) {
     findings.push_back({Level::warning, "trailing-bytes", "",
-                        fmt::format("{} bytes behind the last tensor", placement.file_bytes - used),
-                        "0"});
+                        fmt::format("{} bytes behind the last tensor", taken->unused_bytes), "0"});
   }
-  return placed;
+  return std::move(taken->tensors);
 }
 
 }  // namespace fewbit

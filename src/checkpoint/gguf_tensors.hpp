@@ -33,7 +33,8 @@ struct GgufPlacement {
   std::uint64_t file_bytes = 0;
 };
 
-// Gives every entry its extent, in order; see parse_gguf for ids with more than one meaning.
+// Gives every entry its extent, in order; see parse_gguf for ids with more than one meaning. A
+// meaning that leaves no bytes behind the last tensor is preferred, then mainline's.
 // `findings` gets a warning when two meanings fit and when bytes behind the last tensor belong to
 // none. Errors: corrupt, rules tensor-block, overflow, offset, data-incomplete.
 Result<std::vector<TensorInfo>> place_gguf_tensors(const std::vector<GgufEntry>& entries,

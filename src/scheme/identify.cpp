@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/gguf_metadata.hpp"
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/name_parts.hpp"
@@ -54,6 +55,15 @@ void read_hints(const Json& root, Inventory& inventory) {
     const Json* layers = section->find("num_hidden_layers");
     if (layers != nullptr && !inventory.num_layers) inventory.num_layers = layers->as_int64();
   }
+}
+
+void read_gguf_hints(const GgufMetadata& metadata, Inventory& inventory) {
+  inventory.gguf = true;
+  inventory.model_type = std::string(metadata.architecture().value_or(""));
+  const GgufValue* hidden = metadata.find_of_architecture("embedding_length");
+  if (hidden != nullptr) inventory.hidden_size = hidden->as_int64();
+  const GgufValue* layers = metadata.find_of_architecture("block_count");
+  if (layers != nullptr) inventory.num_layers = layers->as_int64();
 }
 
 void refuse_rest(Inventory& inventory) {
@@ -107,7 +117,8 @@ void decide_producer(const Inventory& inventory, Identified& out) {
 void compare_with_config(const Inventory& inventory, Identified& out) {
   const Declaration* declared = inventory.declared.first();
   if (declared == nullptr) {
-    if (out.producer != Producer::unquantized) {
+    // A GGUF file says everything itself.
+    if (out.producer != Producer::unquantized && !inventory.gguf) {
       out.findings.push_back({Level::info, "config-missing", "config.json",
                               "no quantization_config and no hf_quant_config.json",
                               fmt::format("a config for {} tensors", producer_name(out.producer))});
@@ -148,9 +159,14 @@ void spread_activation(std::vector<Draft>& drafts) {
 
 Result<Identified> identify(const Checkpoint& checkpoint) {
   Inventory inventory;
-  FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
-  FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
-  if (config != nullptr) read_hints(*config, inventory);
+  if (const GgufMetadata* gguf = checkpoint.gguf_metadata()) {
+    // A config.json beside it is that of the model it was made from.
+    read_gguf_hints(*gguf, inventory);
+  } else {
+    FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
+    FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
+    if (config != nullptr) read_hints(*config, inventory);
+  }
   inventory.drafts = group_tensors(checkpoint.tensors());
   for (const Reader& reader : readers()) reader.claim(inventory);
   refuse_rest(inventory);

@@ -6,6 +6,7 @@ namespace fewbit {
 
 std::span<const Reader> readers() {
   static constexpr Reader list[] = {
+      {Producer::gguf, claim_gguf, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
       {Producer::unknown, claim_other_producers, nullptr},
       {Producer::unquantized, claim_unquantized, nullptr},

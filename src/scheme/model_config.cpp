@@ -229,7 +229,13 @@ Result<void> read_norm_and_head(const ConfigSection& config, ModelConfig& model)
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
   FEWBIT_TRY(const std::shared_ptr<const Json> root, checkpoint.json_file("config.json"));
   const std::string where = (checkpoint.directory() / "config.json").string();
-  if (root == nullptr) return Error{ErrorCode::not_found, "file does not exist", where};
+  if (root == nullptr) {
+    const bool gguf = checkpoint.gguf_metadata() != nullptr;
+    return Error{ErrorCode::not_found,
+                 gguf ? "file does not exist, and fewbit runs no models by GGUF metadata"
+                      : "file does not exist",
+                 where};
+  }
   if (!root->is_object()) {
     return Error{ErrorCode::corrupt, fmt::format("found {}, expected an object", root->kind()),
                  where};

@@ -2,6 +2,7 @@
 // What a tensor's name says: its module, its suffix, its role in the model.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ ModuleRole find_role(std::string_view module);
 
 // Parts of vision and audio towers and of token-prediction heads beside the layers.
 bool outside_language_model(std::string_view module);
+
+// A part that is a number: of a layer or an expert.
+std::optional<int> name_number(std::string_view part);
 
 std::vector<std::string_view> split_dots(std::string_view name);
 

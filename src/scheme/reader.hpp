@@ -38,6 +38,7 @@ struct Inventory {
   std::string model_type;                   // of config.json; empty when unknown
   std::optional<std::int64_t> hidden_size;  // of config.json
   std::optional<std::int64_t> num_layers;
+  bool gguf = false;  // a GGUF file, with its own names and rules
   std::vector<Draft> drafts;  // in order of name
   std::vector<Finding> findings;
 };
@@ -53,6 +54,7 @@ struct Reader {
 std::span<const Reader> readers();
 
 // One function a file.
+void claim_gguf(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
 void claim_other_producers(Inventory& inventory);  // named, not readable

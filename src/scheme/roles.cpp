@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "scheme/gguf_roles.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
@@ -14,13 +15,6 @@ using Components = std::span<const std::string_view>;
 
 bool one_of(std::string_view text, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), text) != list.end();
-}
-
-std::optional<int> as_number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
 }
 
 // Vision and audio towers, and token-prediction heads beside the layers: their layers have numbers
@@ -61,14 +55,14 @@ ModuleRole expert_role(Components parts) {
   ModuleRole out;
   if (parts.empty()) return out;
   if (parts.back() == "e_score_correction_bias") return {Role::router_bias, -1, -1};
-  if (const auto expert = as_number(parts.front()); expert && parts.size() > 1) {
+  if (const auto expert = name_number(parts.front()); expert && parts.size() > 1) {
     return {projection(parts[1]), -1, *expert};
   }
   out.role = projection(parts.front());
   if (out.role == Role::other) return out;
   out.expert = all_experts;
   if (parts.size() > 1) {
-    if (const auto expert = as_number(parts[1])) out.expert = *expert;
+    if (const auto expert = name_number(parts[1])) out.expert = *expert;
   }
   return out;
 }
@@ -125,7 +119,8 @@ ModuleRole layer_role(Components parts) {
 }
 
 Role outer_role(std::string_view last) {
-  if (one_of(last, {"embed_tokens", "embed", "wte", "word_embeddings", "tok_embeddings"})) {
+  if (one_of(last,
+             {"embed_tokens", "embed", "wte", "word_embeddings", "tok_embeddings", "token_embd"})) {
     return Role::embedding;
   }
   if (one_of(last, {"lm_head", "head", "output"})) return Role::head;
@@ -135,6 +130,13 @@ Role outer_role(std::string_view last) {
 
 }  // namespace
 
+std::optional<int> name_number(std::string_view part) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+  if (error != std::errc{} || end != part.data() + part.size() || value < 0) return std::nullopt;
+  return value;
+}
+
 bool outside_language_model(std::string_view module) {
   return outside_the_language_model(split_dots(module));
 }
@@ -142,9 +144,10 @@ bool outside_language_model(std::string_view module) {
 ModuleRole find_role(std::string_view module) {
   const std::vector<std::string_view> parts = split_dots(module);
   if (outside_the_language_model(parts)) return {};
+  if (const auto role = find_gguf_role(parts)) return *role;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     if (parts[i] != "layers") continue;
-    const std::optional<int> layer = as_number(parts[i + 1]);
+    const std::optional<int> layer = name_number(parts[i + 1]);
     if (!layer) continue;
     ModuleRole out = layer_role(Components(parts).subspan(i + 2));
     out.layer = *layer;

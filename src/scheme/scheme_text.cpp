@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "checkpoint/gguf_types.hpp"
 #include "fewbit/scheme.hpp"
 
 namespace fewbit {
@@ -158,6 +159,7 @@ std::string scheme_text(const Scheme& scheme) {
   if (!scheme.quantized()) return std::string(dtype_name(scheme.weight));
   if (scheme.producer == Producer::unknown) return "unknown quantization";
   std::string text = producer_name(scheme.producer);
+  if (scheme.ggml_type) return text + " " + gguf_type_name(*scheme.ggml_type);
   const std::string format = format_name(scheme);
   if (format != text) text += " " + format;
   text += fmt::format(" ({}", short_dtype(scheme.weight));

@@ -21,6 +21,7 @@ constexpr Suffix dot_suffixes[] = {
     {"weight.nested_quant_map", SuffixKind::quantization},
     {"weight.quant_state.bitsandbytes__nf4", SuffixKind::quantization},
     {"weight.quant_state.bitsandbytes__fp4", SuffixKind::quantization},
+    {"weight.scale", SuffixKind::quantization},  // some GGUF files; others have "scale"
     {"weight", SuffixKind::weight},
     {"weight_packed", SuffixKind::weight},
     {"qweight", SuffixKind::weight},

@@ -31,6 +31,7 @@ void validate_module(Validation& validation, const Module& module) {
                    std::string(module.part("input_scale")), "a scale for 4-bit activations",
                    "none: weights are used with 16-bit activations");
   }
+  if (module.scheme.ggml_type) validate_gguf(validation, module);
   if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
     validate_nvfp4(validation, module);
   }

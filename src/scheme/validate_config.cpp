@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "checkpoint/gguf_metadata.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
@@ -12,8 +13,9 @@
 namespace fewbit {
 namespace {
 
-// Sizes that config.json states; empty where it doesn't.
+// Sizes that the config states; empty where it doesn't.
 struct Sizes {
+  std::string source;  // "config.json"
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> expert_inner;
   std::optional<std::int64_t> experts;
@@ -29,6 +31,7 @@ std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::
 Sizes read_sizes(const Json& root) {
   const ConfigSection config(root, "config.json");
   Sizes sizes;
+  sizes.source = "config.json";
   // Latent experts do not have the model's width.
   if (!config.find({"moe_latent_size"})) sizes.hidden = size_of(config, {"hidden_size"});
   // A list a layer is nobody's single size.
@@ -41,6 +44,35 @@ Sizes read_sizes(const Json& root) {
   sizes.vocab = size_of(config, {"vocab_size"});
   sizes.layers = size_of(config, {"num_hidden_layers"});
   return sizes;
+}
+
+// A single integer of the architecture; empty for a list a layer.
+std::optional<std::int64_t> gguf_size(const GgufMetadata& metadata, std::string_view key) {
+  const GgufValue* value = metadata.find_of_architecture(key);
+  return value != nullptr ? value->as_int64() : std::nullopt;
+}
+
+Sizes read_sizes(const GgufMetadata& metadata) {
+  Sizes sizes;
+  sizes.source = "the file's metadata";
+  if (metadata.find_of_architecture("moe_latent_size") == nullptr) {
+    sizes.hidden = gguf_size(metadata, "embedding_length");
+  }
+  const bool own = metadata.find_of_architecture("expert_feed_forward_length") != nullptr;
+  sizes.expert_inner =
+      gguf_size(metadata, own ? "expert_feed_forward_length" : "feed_forward_length");
+  sizes.experts = gguf_size(metadata, "expert_count");
+  sizes.vocab = gguf_size(metadata, "vocab_size");
+  sizes.layers = gguf_size(metadata, "block_count");
+  return sizes;
+}
+
+// Empty when the checkpoint states none.
+std::optional<Sizes> stated_sizes(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_sizes(*metadata);
+  const auto config = checkpoint.json_file("config.json");
+  if (!config || *config == nullptr) return std::nullopt;
+  return read_sizes(**config);
 }
 
 struct Expected {
@@ -83,21 +115,21 @@ void validate_size(Validation& validation, const Sizes& sizes, const Module& mod
     validation.add(
         module, Level::error, "config-size", module.name,
         fmt::format("[{}, {}]", module.n, module.k),
-        fmt::format("[{}, {}] by config.json", size_text(expected.n), size_text(expected.k)));
+        fmt::format("[{}, {}] by {}", size_text(expected.n), size_text(expected.k), sizes.source));
   }
   if (module.experts > 0 && sizes.experts && module.experts != *sizes.experts) {
     validation.add(module, Level::error, "config-experts", module.name,
                    fmt::format("{} experts", module.experts),
-                   fmt::format("{} by config.json", *sizes.experts));
+                   fmt::format("{} by {}", *sizes.experts, sizes.source));
   }
 }
 
 }  // namespace
 
 void validate_config_sizes(Validation& validation) {
-  const auto config = validation.checkpoint.json_file("config.json");
-  if (!config || *config == nullptr) return;
-  const Sizes sizes = read_sizes(**config);
+  const auto stated = stated_sizes(validation.checkpoint);
+  if (!stated) return;
+  const Sizes& sizes = *stated;
   std::int64_t layers = 0;
   std::map<int, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by layer
   for (const Module& module : validation.identified.modules) {
@@ -112,13 +144,14 @@ void validate_config_sizes(Validation& validation) {
     if (!sizes.experts || found.first <= *sizes.experts) continue;
     validation.add(*found.second, Level::error, "config-experts", found.second->name,
                    fmt::format("{} experts in layer {}", found.first, layer),
-                   fmt::format("{} by config.json", *sizes.experts));
+                   fmt::format("{} by {}", *sizes.experts, sizes.source));
   }
   // More layers are token-prediction heads; fewer can't be.
   if (sizes.layers && layers > 0 && layers < *sizes.layers) {
-    validation.groups.add(Role::other, {Level::error, "layers-missing", "config.json",
-                                        fmt::format("tensors of layers 0 to {}", layers - 1),
-                                        fmt::format("{} layers by config.json", *sizes.layers)});
+    validation.groups.add(Role::other,
+                          {Level::error, "layers-missing", sizes.source,
+                           fmt::format("tensors of layers 0 to {}", layers - 1),
+                           fmt::format("{} layers by {}", *sizes.layers, sizes.source)});
   }
 }
 

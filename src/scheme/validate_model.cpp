@@ -205,6 +205,8 @@ void check_extra_layers(Validation& validation, const ModelConfig& config) {
 }  // namespace
 
 void validate_model(Validation& validation) {
+  // The names in GGUF files are not those of the families here.
+  if (validation.checkpoint.gguf_metadata() != nullptr) return;
   const Result<ModelConfig> config = read_model_config(validation.checkpoint);
   if (!config) return;
   const auto* const family =

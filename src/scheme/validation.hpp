@@ -23,6 +23,8 @@ struct Validation {
 
 // Presence, types, shapes and values of NVFP4 codes and scales.
 void validate_nvfp4(Validation& validation, const Module& module);
+// Scales inside the blocks of a GGUF tensor, and the factor beside it.
+void validate_gguf(Validation& validation, const Module& module);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.

@@ -266,19 +266,20 @@ TEST(GgufBlocks, Iq4TypesReadTheCodebook) {
   }
   Block xs(136, 0);
   set_one(xs, 0);
-  for (int group = 0; group < 8; ++group) {
-    const int scale = 5 + 8 * group;  // 5 to 61, stored with an offset of 32
-    auto& low = xs[static_cast<std::size_t>(4 + group / 2)];
-    auto& high = xs[static_cast<std::size_t>(2 + group / 4)];
+  for (std::size_t group = 0; group < 8; ++group) {
+    const std::size_t scale = 5 + 8 * group;  // 5 to 61, stored with an offset of 32
+    auto& low = xs[4 + group / 2];
+    auto& high = xs[2 + group / 4];
     low = static_cast<std::uint8_t>(low | (scale & 15) << 4 * (group % 2));
     high = static_cast<std::uint8_t>(high | (scale >> 4) << 2 * (group % 4));
-    for (int j = 0; j < 16; ++j) {
-      xs[static_cast<std::size_t>(8 + 16 * group + j)] = static_cast<std::uint8_t>(j | 9 << 4);
+    for (std::size_t j = 0; j < 16; ++j) {
+      xs[8 + 16 * group + j] = static_cast<std::uint8_t>(j | 9 << 4);
     }
   }
   const std::vector<float> wide = decode(type_named("IQ4_XS"), xs);
   for (std::size_t i = 0; i < 256; ++i) {
-    const float scale = 5.0F + 8.0F * static_cast<float>(i / 32) - 32.0F;
+    const std::size_t group = i / 32;
+    const float scale = 5.0F + 8.0F * static_cast<float>(group) - 32.0F;
     EXPECT_EQ(wide[i], scale * values[i % 32 < 16 ? i % 16 : 9]) << i;
   }
 }

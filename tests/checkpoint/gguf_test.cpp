@@ -203,6 +203,17 @@ TEST(Gguf, BytesThatBelongToNoTensorAreAFinding) {
   EXPECT_EQ(more->findings[0].where, "f.gguf");
 }
 
+// The last tensor's size has no next offset to check it: the end of the file decides.
+TEST(Gguf, AnExtentThatUsesTheWholeFileIsPreferred) {
+  for (const std::uint64_t bytes : {64 * 72U, 64 * 68U}) {
+    const auto header =
+        parse(RawGguf().tensor("a", {256, 64}, 42, 0).data(std::string(bytes, 'x')).build());
+    ASSERT_TRUE(header) << header.error().message();
+    EXPECT_EQ(header->tensors[0].bytes, bytes);
+    EXPECT_TRUE(header->findings.empty());
+  }
+}
+
 struct BadFile {
   std::string name;
   std::string file;
@@ -210,7 +221,7 @@ struct BadFile {
   std::string what;
   std::string where = "f.gguf";
 };
-void PrintTo(const BadFile& bad, std::ostream* out) { *out << bad.name; }
+std::ostream& operator<<(std::ostream& out, const BadFile& bad) { return out << bad.name; }
 
 constexpr std::uint64_t huge = std::uint64_t{1} << 62;
 

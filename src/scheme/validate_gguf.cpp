@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales inside GGUF blocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include "checkpoint/gguf_types.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+enum class Field { f16, f32, e8m0, ue4m3 };
+
+// Where the scales of a block stand: `count` of them in a row from byte `at`.
+struct ScaleField {
+  std::int32_t id;
+  std::size_t at;
+  std::size_t count = 1;
+  Field field = Field::f16;
+};
+
+constexpr ScaleField scale_fields[] = {
+    {2, 0},
+    {3, 0, 2},
+    {6, 0},
+    {7, 0, 2},
+    {8, 0},
+    {9, 0},
+    {10, 80, 2},
+    {11, 108},
+    {12, 0, 2},
+    {13, 0, 2},
+    {14, 208},
+    {15, 0, 1, Field::f32},
+    {20, 0},
+    {23, 0},
+    {34, 52},
+    {35, 64},
+    {39, 0, 1, Field::e8m0},
+    {40, 0, 4, Field::ue4m3},
+    {41, 0},
+    {42, 0},
+    {142, 0},
+    {143, 26},
+};
+
+struct Counts {
+  std::uint64_t scales = 0;
+  std::uint64_t no_number = 0;  // NaN or infinite
+  std::uint64_t sign_bit = 0;   // of a type without a sign
+  std::uint64_t zero = 0;
+};
+
+bool is_number16(const std::byte* bytes) {
+  return (std::to_integer<unsigned>(bytes[1]) & 0x7CU) != 0x7CU;
+}
+
+void count_scale(Field field, const std::byte* bytes, Counts& counts) {
+  ++counts.scales;
+  const auto first = std::to_integer<unsigned>(bytes[0]);
+  switch (field) {
+    case Field::f16:
+      counts.no_number += is_number16(bytes) ? 0U : 1U;
+      counts.zero += (first | (std::to_integer<unsigned>(bytes[1]) & 0x7FU)) == 0 ? 1U : 0U;
+      break;
+    case Field::f32:
+      counts.no_number += (std::to_integer<unsigned>(bytes[3]) & 0x7FU) == 0x7FU &&
+                                  (std::to_integer<unsigned>(bytes[2]) & 0x80U) != 0
+                              ? 1U
+                              : 0U;
+      break;
+    case Field::e8m0:
+      counts.no_number += first == 0xFFU ? 1U : 0U;
+      break;
+    case Field::ue4m3:
+      counts.no_number += first == 0x7FU ? 1U : 0U;
+      counts.sign_bit += first >> 7;
+      counts.zero += first == 0 ? 1U : 0U;
+      break;
+  }
+}
+
+std::size_t field_bytes(Field field) {
+  return field == Field::f16 ? 2 : field == Field::f32 ? 4 : 1;
+}
+
+Counts count_scales(std::span<const std::byte> data, std::size_t block_bytes,
+                    const ScaleField& field) {
+  Counts counts;
+  const std::size_t width = field_bytes(field.field);
+  for (std::size_t block = 0; block + block_bytes <= data.size(); block += block_bytes) {
+    for (std::size_t i = 0; i < field.count; ++i) {
+      count_scale(field.field, data.data() + block + field.at + i * width, counts);
+    }
+  }
+  return counts;
+}
+
+void validate_scales(Validation& validation, const Module& module, const TensorInfo& weight) {
+  const int id = *module.scheme.ggml_type;
+  const auto* const field = std::find_if(std::begin(scale_fields), std::end(scale_fields),
+                                         [&](const ScaleField& one) { return one.id == id; });
+  if (field == std::end(scale_fields) || !weight.blocks) return;
+  const Tensor tensor = validation.checkpoint.tensor(weight);
+  const Counts counts =
+      count_scales(tensor.view.bytes, static_cast<std::size_t>(weight.blocks->block_bytes), *field);
+  validation.checkpoint.release(weight);
+  const auto add = [&](Level level, const char* rule, std::uint64_t count, const char* what) {
+    if (count == 0) return;
+    validation.add(module, level, rule, weight.name,
+                   fmt::format("{} of {} block scales are {}", count, counts.scales, what),
+                   "finite scales");
+  };
+  add(Level::error, "scale-nan", counts.no_number, "NaN or infinite");
+  add(Level::warning, "scale-negative", counts.sign_bit,
+      "signed bytes of an unsigned type, whose sign is ignored");
+  if (counts.zero == counts.scales) {
+    add(Level::warning, "scale-zero", counts.zero, "zero: the tensor is erased");
+  }
+}
+
+}  // namespace
+
+void validate_gguf(Validation& validation, const Module& module) {
+  const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
+  if (weight == nullptr) return;
+  if (validation.depth == Depth::scales) validate_scales(validation, module, *weight);
+  const bool factor = !module.part("scale").empty() || !module.part("weight.scale").empty();
+  constexpr int nvfp4 = 40;
+  if (module.scheme.ggml_type == nvfp4 && !factor) {
+    validation.add(module, Level::info, "gguf-factor-missing", weight->name,
+                   "NVFP4 blocks without a factor beside them", "one, or blocks for a factor of 1");
+  }
+}
+
+}  // namespace fewbit
