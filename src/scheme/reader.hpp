@@ -38,7 +38,7 @@ struct Inventory {
   std::string model_type;                   // of config.json; empty when unknown
   std::optional<std::int64_t> hidden_size;  // of config.json
   std::optional<std::int64_t> num_layers;
-  bool gguf = false;  // a GGUF file, with its own names and rules
+  bool gguf = false;          // a GGUF file, with its own names and rules
   std::vector<Draft> drafts;  // in order of name
   std::vector<Finding> findings;
 };
