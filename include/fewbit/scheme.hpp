@@ -54,10 +54,27 @@ struct ScaleSpec {
 
 enum class ActOrder { none, static_groups, group };
 
+// How codes lie in the file; the canonical form has one packing for all. Codes that do not fill a
+// byte are packed low bits first.
+enum class Packing {
+  none,           // one value an element, [n, k]
+  nibbles_k,      // two columns a byte, [n, k/2]
+  nibbles_n,      // two rows a byte, [n/2, k]: ModelOpt INT4-AWQ
+  words_row,      // i32 along k, [n, ceil(k*bits/32)]: compressed-tensors
+  words_k,        // i32 along k, [k*bits/32, n], zeros as they are: GPTQ v2
+  words_k_minus,  // the same, stored zeros are one too small: GPTQ v1
+  words_n,        // i32 [k, n/8] in AWQ's order: AWQ GEMM
+  words_gemv,     // i32 [n, k/8]: AWQ GEMV
+  shorts_gemv,    // i16 [n/4, k]: AWQ GEMV-fast
+  blocks,         // u8 [..., k/32, 16], two columns a byte: gpt-oss
+  ggml,           // GGUF blocks
+};
+
 // How one matrix is stored: the producer's convention and what it means.
 struct Scheme {
   Producer producer = Producer::unquantized;
-  DType weight = DType::bf16;      // f4_e2m1 for NVFP4
+  DType weight = DType::bf16;  // f4_e2m1 for NVFP4
+  Packing packing = Packing::none;
   std::optional<ScaleSpec> scale;  // none: 16/32-bit weights
   std::int32_t zero_point = 0;     // subtracted from every code: 8 for symmetric unsigned 4-bit
   bool zero_points = false;        // stored a group instead

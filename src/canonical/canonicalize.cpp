@@ -5,6 +5,24 @@
 #include "canonical/storage.hpp"
 
 namespace fewbit {
+namespace {
+
+// Which modules a storage holds, and its function. In order; the first one is taken.
+struct Storage {
+  bool (*holds)(const Scheme&);
+  Result<QuantizedTensor> (*canonicalize)(const Checkpoint&, const Module&, std::int64_t);
+};
+
+constexpr Storage storages[] = {
+    {[](const Scheme& scheme) { return scheme.packing == Packing::ggml; }, canonicalize_gguf},
+    {[](const Scheme& scheme) { return !scheme.quantized(); }, canonicalize_plain},
+    {[](const Scheme& scheme) {
+       return scheme.producer == Producer::modelopt && scheme.weight == DType::f4_e2m1;
+     },
+     canonicalize_nvfp4},
+};
+
+}  // namespace
 
 Result<QuantizedTensor> canonicalize(const Checkpoint& checkpoint, const Module& module,
                                      std::int64_t fused_expert) {
@@ -20,10 +38,8 @@ Result<QuantizedTensor> canonicalize(const Checkpoint& checkpoint, const Module&
                      : fmt::format("expert {} of a tensor that holds one matrix", fused_expert),
                  module.name};
   }
-  if (module.scheme.ggml_type) return canonicalize_gguf(checkpoint, module, fused_expert);
-  if (!module.scheme.quantized()) return canonicalize_plain(checkpoint, module, fused_expert);
-  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
-    return canonicalize_nvfp4(checkpoint, module, fused_expert);
+  for (const Storage& storage : storages) {
+    if (storage.holds(module.scheme)) return storage.canonicalize(checkpoint, module, fused_expert);
   }
   return Error{ErrorCode::unsupported, scheme_text(module.scheme) + " is not readable yet",
                module.name};

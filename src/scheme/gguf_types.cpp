@@ -19,6 +19,7 @@ Scheme gguf_scheme(const BlockFormat& blocks) {
   Scheme scheme;
   scheme.producer = Producer::gguf;
   scheme.weight = DType::u8;
+  scheme.packing = Packing::ggml;
   const bool wide_q2_0 = blocks.ggml_type == q2_0 && blocks.block_elements == 128;
   scheme.ggml_type = wide_q2_0 ? pq2_0 : blocks.ggml_type;
   return scheme;

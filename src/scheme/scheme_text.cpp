@@ -178,6 +178,7 @@ Scheme nvfp4_scheme(Producer producer) {
   Scheme scheme;
   scheme.producer = producer;
   scheme.weight = DType::f4_e2m1;
+  scheme.packing = Packing::nibbles_k;
   scheme.scale = ScaleSpec{DType::f8_e4m3, Granularity{1, 16}, true, ScaleDirection::multiply};
   return scheme;
 }

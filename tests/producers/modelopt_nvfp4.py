@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ModelOpt NVFP4: two codes a byte, an e4m3 scale a group of 16 and an f32 factor."""
+
+import numpy as np
+from case import E2M1, Case, bf16, e4m3, pack_nibbles, random, spread
+
+PROJECTION = "model.layers.0.mlp.{}_proj"
+CONFIG = {
+    "quantization_config": {
+        "quant_method": "modelopt",
+        "quant_algo": "NVFP4",
+        "ignore": ["lm_head"],
+    }
+}
+
+
+def matrix(rng, n, k):
+    codes = rng.integers(0, 16, (n, k))
+    scales = e4m3(np.exp2(rng.uniform(-5, 5, (n, k // 16))))
+    factor = np.float32(rng.uniform(0.001, 0.1))
+    # The product of scale and factor is rounded to f32 before the code comes in.
+    scale = (scales.astype(np.float32) * factor).astype(np.float64)
+    values = E2M1[codes] * spread(scale, 1, 16, (n, k))
+    return {"weight": pack_nibbles(codes), "weight_scale": scales, "weight_scale_2": factor}, values
+
+
+def whole(name, config=CONFIG, files=None):
+    rng = random(name)
+    tensors, values, schemes = {}, {}, {}
+    for projection, n, k in [("gate", 48, 32), ("up", 48, 32), ("down", 32, 48)]:
+        module = PROJECTION.format(projection)
+        parts, values[f"{module}.weight"] = matrix(rng, n, k)
+        tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
+        schemes[module] = "ModelOpt NVFP4"
+    tensors["model.norm.weight"] = bf16(np.ones(32))
+    values["model.norm.weight"] = np.ones(32)
+    schemes["model.norm"] = "bf16"
+    return Case(name, tensors, config, files or {}, schemes, values)
+
+
+def without_scale():
+    case = whole("modelopt-nvfp4-without-scale")
+    case.tensors.pop("model.layers.0.mlp.up_proj.weight_scale")
+    case.faults = ("scale-missing",)
+    return case
+
+
+def cases():
+    yield whole("modelopt-nvfp4")
+    yield whole(
+        "modelopt-nvfp4-hf-quant-config",
+        config={},
+        files={
+            "hf_quant_config.json": {
+                "producer": {"name": "modelopt"},
+                "quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]},
+            }
+        },
+    )
+    yield without_scale()

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the small checkpoints of every producer and calls the tool on them: identified, checked,
+decoded and compared in float64.
+
+usage: run.py FEWBIT [NAME…]     only cases whose name contains a NAME
+"""
+
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+HERE = Path(__file__).parent
+# Three operations, each rounded to f32, and some slack for the last bit of the bound itself.
+BOUND = 4 * 2.0**-24
+# The small checkpoints are no whole models.
+ALWAYS_ALLOWED = {"config-unreadable"}
+
+
+def fewbit(program, *arguments):
+    run = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    try:
+        return run.returncode, json.loads(run.stdout)
+    except json.JSONDecodeError:
+        return run.returncode, {"text": run.stdout + run.stderr}
+
+
+def findings_problems(case, code, report):
+    if "findings" not in report:
+        said = json.dumps(report)
+        missing = [rule for rule in case.faults if rule not in said]
+        if not case.faults or missing:
+            return [f"check failed: {said}"]
+        return []
+    serious = {f["rule"] for f in report["findings"] if f["level"] != "info"}
+    problems = [f"no finding {rule}: has {sorted(serious)}" for rule in case.faults if rule not in serious]
+    if not case.faults:
+        problems += [
+            f"unexpected finding {f['rule']}: {f['where']} found {f['found']} expected {f['expected']}"
+            for f in report["findings"]
+            if f["level"] != "info" and f["rule"] not in ALWAYS_ALLOWED.union(case.warnings)
+        ]
+        wanted = int(any(f["level"] == "error" for f in report["findings"]))
+        if code != wanted:
+            problems.append(f"check exits {code}, expected {wanted}")
+    return problems
+
+
+def scheme_problems(case, modules):
+    found = {module["name"]: module["scheme"] + module["unreadable"] for module in modules}
+    return [
+        f"{name}: scheme '{found.get(name)}', expected '{text}'"
+        for name, text in case.schemes.items()
+        if text not in found.get(name, "")
+    ]
+
+
+def value_problems(case, folder):
+    found = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found |= load_file(file)
+    problems = []
+    for name, want in case.values.items():
+        got = found.get(name)
+        if got is None or got.shape != want.shape:
+            problems.append(f"{name}: shape {None if got is None else got.shape}, expected {want.shape}")
+            continue
+        bound = BOUND * case.magnitudes.get(name, np.abs(want))
+        wrong = ~(np.abs(got.astype(np.float64) - want) <= bound) & ~(np.isnan(got) & np.isnan(want))
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            problems.append(f"{name}: {wrong.sum()} of {want.size} differ, first {at}: {got[at]}, expected {want[at]}")
+    return problems
+
+
+def problems_of(program, case, folder):
+    case.write(folder / "checkpoint")
+    problems = findings_problems(case, *fewbit(program, "check", folder / "checkpoint", "--json"))
+    if case.schemes:
+        _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
+        if isinstance(modules, dict):
+            problems.append(f"inspect failed: {modules}")
+        else:
+            problems += scheme_problems(case, modules)
+    if case.values and not case.faults:
+        code, report = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
+        problems += value_problems(case, folder / "decoded") if code == 0 else [f"convert failed: {report}"]
+    return problems
+
+
+def all_cases():
+    for file in sorted(HERE.glob("*.py")):
+        module = importlib.import_module(file.stem) if file.stem != "run" else None
+        yield from getattr(module, "cases", tuple)()
+
+
+def main():
+    program, *names = sys.argv[1:]
+    count, failed, seen = 0, 0, set()
+    for case in all_cases():
+        if names and not any(name in case.name for name in names):
+            continue
+        if case.name in seen:
+            sys.exit(f"two cases are named {case.name}")
+        seen.add(case.name)
+        with tempfile.TemporaryDirectory() as scratch:
+            problems = problems_of(program, case, Path(scratch))
+        count += 1
+        failed += bool(problems)
+        for problem in problems:
+            print(f"{case.name}: {problem}")
+    print(f"{count} checkpoints, {failed} failed")
+    sys.exit(count == 0 or failed > 0)
+
+
+if __name__ == "__main__":
+    main()
