@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "scheme/module_match_regex.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -49,7 +51,26 @@ std::size_t match_one(char c, std::string_view pattern) {
   return pattern.front() == c ? 1 : 0;
 }
 
+std::string_view without_trailing_dots(std::string_view name) {
+  while (name.ends_with('.')) name.remove_suffix(1);
+  return name;
+}
+
 }  // namespace
+
+bool component_match(std::string_view module, std::string_view entry) {
+  module = without_trailing_dots(module);
+  entry = without_trailing_dots(entry);
+  if (entry.empty()) return module.empty();
+  for (std::size_t at = module.find(entry); at != std::string_view::npos;
+       at = module.find(entry, at + 1)) {
+    const std::size_t end = at + entry.size();
+    if ((at == 0 || module[at - 1] == '.') && (end == module.size() || module[end] == '.')) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool glob_match(std::string_view text, std::string_view pattern) {
   std::size_t t = 0;
@@ -91,6 +112,50 @@ std::string_view modelopt_exclusion(std::string_view module, std::span<const std
     if (glob_match(module, entry) || glob_match(inner, entry)) return entry;
   }
   return {};
+}
+
+const char* pattern_kind_name(PatternKind kind) {
+  switch (kind) {
+    case PatternKind::exact:
+      return "exact name";
+    case PatternKind::components:
+      return "dotted components";
+    case PatternKind::substring:
+      return "substring";
+    case PatternKind::glob:
+      return "wildcards";
+    case PatternKind::regex:
+      return "regular expression";
+  }
+  return "?";
+}
+
+Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view text,
+                                             const std::string& where) {
+  ModulePattern pattern;
+  pattern.kind_ = kind;
+  pattern.text_ = std::string(text);
+  if (kind == PatternKind::regex) {
+    FEWBIT_TRY(PythonRegex regex, PythonRegex::compile(text, where));
+    pattern.regex_ = std::make_shared<const PythonRegex>(std::move(regex));
+  }
+  return pattern;
+}
+
+Result<bool> ModulePattern::matches(std::string_view module) const {
+  switch (kind_) {
+    case PatternKind::exact:
+      return module == text_;
+    case PatternKind::components:
+      return component_match(module, text_);
+    case PatternKind::substring:
+      return module.find(text_) != std::string_view::npos;
+    case PatternKind::glob:
+      return glob_match(module, text_);
+    case PatternKind::regex:
+      return regex_->match(module);
+  }
+  return false;
 }
 
 }  // namespace fewbit

@@ -1,21 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// How producers' lists of excluded modules are matched against module names.
+// How the patterns of quantization configs are matched against module names.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "fewbit/result.hpp"
+
 namespace fewbit {
+
+class PythonRegex;
 
 // Shell wildcards as Python's fnmatch.fnmatchcase: * also matches dots, ? is one character, [ab],
 // [a-c] and [!a] are sets; an unclosed [ is itself.
 bool glob_match(std::string_view text, std::string_view pattern);
+
+// Whether `entry` is a run of whole dotted components of `module`: "mlp.gate" is one of
+// "model.layers.0.mlp.gate", and not of "model.layers.0.mlp.gate_proj". Trailing dots of both are
+// dropped first.
+bool component_match(std::string_view module, std::string_view entry);
 
 // ModelOpt's exclude list as its loaders apply it: an entry excludes a module when it occurs
 // anywhere in the module's name ("model.layers.1" occurs in "model.layers.10.mlp" too), or as a
 // wildcard pattern, also without a leading "language_model.". Modules of a vision tower are always
 // excluded. Returns the entry that matches; empty when none.
 std::string_view modelopt_exclusion(std::string_view module, std::span<const std::string> entries);
+
+// What an entry means.
+enum class PatternKind {
+  exact,       // the whole name
+  components,  // component_match
+  substring,   // anywhere in the name
+  glob,        // glob_match on the whole name
+  regex,       // Python's re.match: anchored at the start, not at the end
+};
+const char* pattern_kind_name(PatternKind kind);
+
+class ModulePattern {
+ public:
+  // Errors of a regex: unsupported (a construct, by name), corrupt, limit (length).
+  static Result<ModulePattern> compile(PatternKind kind, std::string_view text,
+                                       const std::string& where);
+  // Error limit when a regex backtracks without bound on this name.
+  Result<bool> matches(std::string_view module) const;
+
+  PatternKind kind() const { return kind_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  PatternKind kind_ = PatternKind::exact;
+  std::string text_;
+  std::shared_ptr<const PythonRegex> regex_;
+};
 
 }  // namespace fewbit

@@ -53,6 +53,10 @@ struct Reader {
 // In order; a module belongs to the first reader that claims it, and to `unknown` when none does.
 std::span<const Reader> readers();
 
+// Findings of the lists of unquantized modules in the config, whoever wrote it: entries that match
+// nothing or too much, lists that differ, fused modules of which only a part is listed.
+void check_module_rules(Inventory& inventory);
+
 // One function a file.
 void claim_gguf(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);

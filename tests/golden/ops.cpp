@@ -49,6 +49,9 @@ constexpr Op ops[] = {
     {"router_biased_topk", router_biased_topk},
     {"router_grouped_topk", router_grouped_topk},
     {"router_softmax_topk", router_softmax_topk},
+    {"get_dynamic_override", get_dynamic_override},
+    {"is_layer_skipped", is_layer_skipped},
+    {"module_path_match", module_path_match},
 };
 
 }  // namespace

@@ -56,5 +56,9 @@ Result<Outputs> moe_reference_nvfp4(const GoldenCase& c);
 Result<Outputs> router_biased_topk(const GoldenCase& c);
 Result<Outputs> router_grouped_topk(const GoldenCase& c);
 Result<Outputs> router_softmax_topk(const GoldenCase& c);
+// ops_sglang.cpp
+Result<Outputs> get_dynamic_override(const GoldenCase& c);
+Result<Outputs> is_layer_skipped(const GoldenCase& c);
+Result<Outputs> module_path_match(const GoldenCase& c);
 
 }  // namespace fewbit::golden

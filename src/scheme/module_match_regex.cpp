@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/module_match_regex.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+
+#include "core/quote.hpp"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+namespace fewbit {
+namespace {
+
+constexpr std::size_t max_pattern_bytes = std::size_t{16} << 10;
+// A pattern is tried on every name of a checkpoint; sensible ones need some hundred steps.
+constexpr std::uint32_t match_limit = 50'000;
+constexpr std::uint32_t depth_limit = 5'000;
+constexpr std::uint32_t heap_limit_kib = 8U << 10;
+
+struct FreeCode {
+  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+};
+struct FreeMatchData {
+  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+};
+struct FreeMatchContext {
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+};
+struct FreeCompileContext {
+  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+};
+
+const PCRE2_UCHAR* as_units(std::string_view text) {
+  static constexpr PCRE2_UCHAR nothing = 0;
+  return text.empty() ? &nothing : reinterpret_cast<const PCRE2_UCHAR*>(text.data());
+}
+
+std::string pcre2_message(int code) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+}  // namespace
+
+struct PythonRegex::State {
+  std::string pattern;
+  std::string where;
+  std::unique_ptr<pcre2_code, FreeCode> code;
+  // Reused from match to match: a regex belongs to one thread.
+  std::unique_ptr<pcre2_match_data, FreeMatchData> data;
+  std::unique_ptr<pcre2_match_context, FreeMatchContext> context;
+};
+
+PythonRegex::PythonRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
+PythonRegex::PythonRegex(PythonRegex&&) noexcept = default;
+PythonRegex& PythonRegex::operator=(PythonRegex&&) noexcept = default;
+PythonRegex::~PythonRegex() = default;
+
+Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::string& where) {
+  if (pattern.size() > max_pattern_bytes) {
+    return Error{ErrorCode::limit,
+                 fmt::format("pattern of {} bytes, at most {}", pattern.size(), max_pattern_bytes),
+                 where};
+  }
+  FEWBIT_TRY(const std::string text, translate_python_regex(pattern, where));
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  auto state = std::make_unique<State>();
+  state->pattern = std::string(pattern);
+  state->where = where;
+  state->code.reset(pcre2_compile(as_units(text), text.size(),
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
+                                  context.get()));
+  if (!state->code) {
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format("pattern {}: {} at byte {}", quote(pattern), pcre2_message(code), offset),
+        where};
+  }
+  // Without a just-in-time compiler the interpreter matches the same.
+  pcre2_jit_compile(state->code.get(), PCRE2_JIT_COMPLETE);
+  state->data.reset(pcre2_match_data_create_from_pattern(state->code.get(), nullptr));
+  state->context.reset(pcre2_match_context_create(nullptr));
+  pcre2_set_match_limit(state->context.get(), match_limit);
+  pcre2_set_depth_limit(state->context.get(), depth_limit);
+  pcre2_set_heap_limit(state->context.get(), heap_limit_kib);
+  return PythonRegex(std::move(state));
+}
+
+Result<bool> PythonRegex::match(std::string_view text) const {
+  const State& s = *state_;
+  const auto run = [&](std::uint32_t options) {
+    return pcre2_match(s.code.get(), as_units(text), text.size(), 0, options | PCRE2_ANCHORED,
+                       s.data.get(), s.context.get());
+  };
+  int found = run(0);
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = run(PCRE2_NO_JIT);
+  if (found >= 0) return true;
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  const bool limit = found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||
+                     found == PCRE2_ERROR_HEAPLIMIT;
+  return Error{
+      limit ? ErrorCode::limit : ErrorCode::corrupt,
+      fmt::format("pattern {} on {}: {}", quote(s.pattern), quote(text), pcre2_message(found)),
+      s.where};
+}
+
+}  // namespace fewbit

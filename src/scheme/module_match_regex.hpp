@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regular expressions of quantization configs: Python's re.match on module names.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fewbit/result.hpp"
+
+namespace fewbit {
+
+// Rewrites a pattern of Python's re module (str, Unicode) for PCRE2 (UTF, UCP) so that both match
+// the same names. Error unsupported names a construct that Python refuses or that could differ.
+Result<std::string> translate_python_regex(std::string_view pattern, const std::string& where);
+
+class PythonRegex {
+ public:
+  // Errors: unsupported (construct, by name), corrupt (PCRE2's message and place), limit (length).
+  static Result<PythonRegex> compile(std::string_view pattern, const std::string& where);
+  PythonRegex(PythonRegex&&) noexcept;
+  PythonRegex& operator=(PythonRegex&&) noexcept;
+  ~PythonRegex();
+
+  // re.match: anchored at the start, not at the end. Error limit when the pattern backtracks
+  // without bound on this text; corrupt when the text is not UTF-8.
+  Result<bool> match(std::string_view text) const;
+
+ private:
+  struct State;
+  explicit PythonRegex(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fewbit

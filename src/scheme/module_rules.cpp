@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/module_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "scheme/fused_names.hpp"
+
+namespace fewbit {
+namespace {
+
+// Patterns that are tried one by one on every name.
+constexpr std::size_t most_patterns = 4096;
+
+constexpr std::string_view list_keys[] = {"ignore",         "exclude_modules",
+                                          "exclude",        "modules_to_not_convert",
+                                          "ignored_layers", "llm_int8_skip_modules"};
+
+bool has_any(std::string_view text, std::string_view characters) {
+  return text.find_first_of(characters) != std::string_view::npos;
+}
+
+std::string_view without_trailing_dots(std::string_view name) {
+  while (name.ends_with('.')) name.remove_suffix(1);
+  return name;
+}
+
+std::string_view last_component(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);  // no dot: npos + 1 is 0
+}
+
+PatternKind kind_of(const Dialect& dialect, std::string_view& text) {
+  if (dialect.re_prefix && text.starts_with("re:")) {
+    text.remove_prefix(3);
+    return PatternKind::regex;
+  }
+  if (dialect.wildcards && has_any(text, "*?[")) return PatternKind::glob;
+  if (dialect.metacharacters && has_any(text, "*^$|[]()?+\\")) return PatternKind::regex;
+  return dialect.literal;
+}
+
+// A regex or glob that begins with a name and not with a wildcard.
+bool begins_with_name(const ModulePattern& pattern) {
+  if (pattern.kind() == PatternKind::substring) return false;
+  std::string_view text = pattern.text();
+  if (text.starts_with('^')) text.remove_prefix(1);
+  return !text.empty() && !has_any(text.substr(0, 1), ".*?[(\\");
+}
+
+}  // namespace
+
+Dialect dialect_of(Producer producer) {
+  switch (producer) {
+    case Producer::modelopt:
+      return {.literal = PatternKind::substring, .wildcards = true};
+    case Producer::compressed_tensors:
+      return {.literal = PatternKind::exact, .re_prefix = true, .any_part = true};
+    case Producer::quark:
+      return {.literal = PatternKind::exact, .re_prefix = true, .wildcards = true};
+    case Producer::awq:
+      return {.literal = PatternKind::substring};
+    case Producer::auto_round:
+      return {.literal = PatternKind::components, .metacharacters = true};
+    case Producer::mxfp4:
+      return {.literal = PatternKind::regex};
+    default:
+      return {.literal = PatternKind::components};
+  }
+}
+
+std::vector<PatternEntry> ignore_entries(const Declaration& declaration) {
+  std::vector<PatternEntry> entries;
+  for (const std::string_view key : list_keys) {
+    const Json* list = declaration.block->find(key);
+    const Json::Array* items = list != nullptr ? list->as_array() : nullptr;
+    if (items == nullptr) continue;
+    for (const Json& item : *items) {
+      const std::string* text = item.as_string();
+      if (text == nullptr || text->empty()) continue;
+      entries.push_back({*text, declaration.where + "." + std::string(key)});
+    }
+  }
+  return entries;
+}
+
+ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries)
+    : dialect_(dialect), entries_(std::move(entries)) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) add_entry(i);
+}
+
+void ModuleRules::add_entry(std::size_t entry) {
+  std::string_view text = entries_[entry].text;
+  const PatternKind kind = kind_of(dialect_, text);
+  if (kind == PatternKind::exact) {
+    for (const std::string_view name : {text, without_wrapper_suffix(text)}) {
+      exact_[std::string(without_wrapper_prefix(name))].push_back(entry);
+    }
+  } else if (kind == PatternKind::components) {
+    add_components(text, entry);
+    add_components(without_wrapper_suffix(text), entry);
+  } else if (patterns_.size() >= most_patterns) {
+    failures_.emplace(entry,
+                      Error{ErrorCode::limit, fmt::format("more than {} patterns", most_patterns),
+                            entries_[entry].source});
+  } else {
+    auto pattern = ModulePattern::compile(kind, text, entries_[entry].source);
+    if (pattern) {
+      patterns_.emplace(entry, *std::move(pattern));
+    } else {
+      failures_.emplace(entry, pattern.error());
+    }
+  }
+}
+
+void ModuleRules::add_components(std::string_view text, std::size_t entry) {
+  text = without_trailing_dots(text);
+  if (text.empty()) return;
+  components_[std::string(text)].push_back(entry);
+  first_components_.try_emplace(std::string(text.substr(0, text.find('.'))), true);
+  const std::string_view inner = without_wrapper_prefix(text);
+  if (inner != text) anchored_[std::string(inner)].push_back(entry);
+}
+
+void ModuleRules::visit_literals(std::string_view name,
+                                 const std::function<void(std::size_t)>& visit) const {
+  const auto look_up = [&](const Entries& table, std::string_view text) {
+    if (table.empty()) return;
+    const auto found = table.find(text);
+    if (found == table.end()) return;
+    for (const std::size_t entry : found->second) visit(entry);
+  };
+  const std::string_view inner = without_wrapper_prefix(name);
+  look_up(exact_, inner);
+  // Calls look_up for the first component of `text`, the first two …
+  const auto each_prefix = [&](const Entries& table, std::string_view text) {
+    for (std::size_t end = text.find('.');; end = text.find('.', end + 1)) {
+      look_up(table, text.substr(0, end));
+      if (end == std::string_view::npos) return;
+    }
+  };
+  if (!anchored_.empty()) each_prefix(anchored_, inner);
+  if (components_.empty()) return;
+  for (std::string_view rest = name;;) {
+    const std::size_t dot = rest.find('.');
+    if (first_components_.contains(rest.substr(0, dot))) each_prefix(components_, rest);
+    if (dot == std::string_view::npos) return;
+    rest.remove_prefix(dot + 1);
+  }
+}
+
+bool ModuleRules::pattern_hits(std::size_t entry, std::string_view name) const {
+  const ModulePattern& pattern = patterns_.at(entry);
+  const auto hits = [&](std::string_view text) {
+    if (limits_.contains(entry)) return false;
+    const Result<bool> result = pattern.matches(text);
+    if (!result) limits_.emplace(entry, result.error());
+    return result && *result;
+  };
+  if (hits(name)) return true;
+  if (begins_with_name(pattern)) {
+    for (const std::string& other : with_wrapper_prefixes(name)) {
+      if (other != name && hits(other)) return true;
+    }
+  }
+  const std::string_view text = pattern.text();
+  return (text.ends_with("linear") || text.ends_with("linear$")) &&
+         hits(std::string(name) + ".linear");
+}
+
+std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
+  std::optional<std::size_t> first;
+  visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
+  if (first) return first;
+  for (const auto& [entry, pattern] : patterns_) {
+    if (pattern_hits(entry, name)) return entry;
+  }
+  return std::nullopt;
+}
+
+ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {
+  using Kind = Verdict::Kind;
+  if (const auto entry = find(module)) return {Kind::whole, &entries_[*entry], {}, {}};
+  const std::string_view last = last_component(module);
+  Verdict verdict;
+  for (const std::string& part : fused_parts(last)) {
+    const auto entry = find(with_last_component(module, part));
+    if (entry && verdict.entry == nullptr) verdict.entry = &entries_[*entry];
+    std::string& list = entry ? verdict.listed_parts : verdict.other_parts;
+    list += (list.empty() ? "" : ", ") + part;
+  }
+  if (verdict.entry != nullptr) {
+    const bool whole = verdict.other_parts.empty() || dialect_.any_part;
+    verdict.kind = whole ? Kind::whole : Kind::partly;
+    return verdict;
+  }
+  for (const std::string& fused : fused_names_of(last)) {
+    const auto entry = find(with_last_component(module, fused));
+    if (entry) return {Kind::whole, &entries_[*entry], {}, {}};
+  }
+  return {};
+}
+
+}  // namespace fewbit

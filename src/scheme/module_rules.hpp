@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of modules in quantization configs, read as the producer that wrote them reads them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "scheme/declared.hpp"
+#include "scheme/module_match.hpp"
+
+namespace fewbit {
+
+struct PatternEntry {
+  std::string text;
+  std::string source;  // "config.json quantization_config.ignore"
+};
+
+// How a producer reads an entry.
+struct Dialect {
+  PatternKind literal = PatternKind::components;  // of an entry that is nothing else
+  bool re_prefix = false;                         // "re:…" is a regular expression
+  bool wildcards = false;                         // * ? [ make it a glob
+  bool metacharacters = false;                    // those of a regular expression make it one
+  bool any_part = false;  // one excluded part excludes a fused module; else all must agree
+};
+Dialect dialect_of(Producer producer);
+
+// Every module that a declaration leaves unquantized by name, under all the names of such lists:
+// ignore, exclude_modules, exclude, modules_to_not_convert, ignored_layers.
+std::vector<PatternEntry> ignore_entries(const Declaration& declaration);
+
+class ModuleRules {
+ public:
+  ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries);
+
+  struct Verdict {
+    // partly: a fused module of whose parts only some are listed.
+    enum class Kind { none, whole, partly };
+    Kind kind = Kind::none;
+    const PatternEntry* entry = nullptr;  // the first that matches
+    std::string listed_parts;             // "gate_proj"; of partly
+    std::string other_parts;
+  };
+  // Under its own name, else its name with other prefixes, with a wrapper's suffix (".linear"), as
+  // the parts of a fused projection, or as a part of one.
+  Verdict judge(std::string_view module) const;
+
+  // What is wrong with the entries themselves: pattern-unmatched, pattern-wide, pattern-invalid,
+  // pattern-limit. `modules` in order of name.
+  std::vector<Finding> report(std::span<const std::string_view> modules) const;
+
+  std::span<const PatternEntry> entries() const { return entries_; }
+
+ private:
+  // Names are looked up by hash, so that long lists cost no more than short ones.
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  template <class T>
+  using Lookup = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+
+  void add_entry(std::size_t entry);
+  void add_components(std::string_view text, std::size_t entry);
+  bool pattern_hits(std::size_t entry, std::string_view name) const;
+  // Calls visit(entry) for each literal entry that names this module.
+  void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
+  std::optional<std::size_t> find(std::string_view name) const;
+  std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
+  std::optional<Finding> too_wide(std::size_t entry,
+                                  std::span<const std::string_view> modules) const;
+
+  Dialect dialect_;
+  std::vector<PatternEntry> entries_;
+  using Entries = Lookup<std::vector<std::size_t>>;
+  Entries exact_;                                  // whole names without a wrapper's prefix
+  Entries components_;                             // runs of components
+  Lookup<bool> first_components_;                  // of components_
+  Entries anchored_;                               // leading components behind a wrapper's prefix
+  std::map<std::size_t, ModulePattern> patterns_;  // all other kinds, tried one by one
+  std::map<std::size_t, Error> failures_;          // of compiling
+  mutable std::map<std::size_t, Error> limits_;    // of matching: such an entry is tried no more
+};
+
+}  // namespace fewbit

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/quote.hpp"
+#include "scheme/finding_groups.hpp"
+#include "scheme/fused_names.hpp"
+#include "scheme/module_rules.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+// The lists of one block by the key they stand under.
+std::map<std::string, std::set<std::string>> by_source(std::span<const PatternEntry> entries) {
+  std::map<std::string, std::set<std::string>> lists;
+  for (const PatternEntry& entry : entries) lists[entry.source].insert(entry.text);
+  return lists;
+}
+
+// One producer's loader reads one of the keys and never sees the other.
+void check_lists_agree(Inventory& inventory, std::span<const PatternEntry> entries) {
+  const auto lists = by_source(entries);
+  if (lists.size() < 2) return;
+  const auto& [first_source, first] = *lists.begin();
+  for (auto other = std::next(lists.begin()); other != lists.end(); ++other) {
+    std::set<std::string> difference;
+    std::set_symmetric_difference(first.begin(), first.end(), other->second.begin(),
+                                  other->second.end(), std::inserter(difference, difference.end()));
+    if (difference.empty()) continue;
+    inventory.findings.push_back(
+        {Level::warning, "config-lists-differ", other->first,
+         fmt::format("{} entries that only one of the two lists has, such as {}", difference.size(),
+                     quote(*difference.begin())),
+         fmt::format("the same list as {}", first_source)});
+  }
+}
+
+// Sorted names of all modules. An output head that is tied to the embedding is listed all the same.
+std::vector<std::string_view> module_names(const Inventory& inventory) {
+  std::vector<std::string_view> names;
+  names.reserve(inventory.drafts.size() + 1);
+  bool head = false;
+  for (const Draft& draft : inventory.drafts) {
+    names.push_back(draft.module.name);
+    head = head || draft.module.role == Role::head;
+  }
+  constexpr std::string_view tied = "lm_head";
+  if (!head) names.insert(std::lower_bound(names.begin(), names.end(), tied), tied);
+  return names;
+}
+
+void check_fused(Inventory& inventory, const ModuleRules& rules) {
+  FindingGroups groups;
+  for (const Draft& draft : inventory.drafts) {
+    const std::string_view name = draft.module.name;
+    if (fused_parts(name.substr(name.rfind('.') + 1)).empty()) continue;
+    const ModuleRules::Verdict verdict = rules.judge(draft.module.name);
+    if (verdict.kind != ModuleRules::Verdict::Kind::partly) continue;
+    groups.add(draft.module.role, {Level::warning, "fused-partly-excluded", draft.module.name,
+                                   fmt::format("{} listed in {}, {} not", verdict.listed_parts,
+                                               verdict.entry->source, verdict.other_parts),
+                                   "all parts of a matrix that is stored as one, or none"});
+  }
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace
+
+void check_module_rules(Inventory& inventory) {
+  std::map<Producer, std::vector<PatternEntry>> by_producer;
+  std::set<std::pair<Producer, std::string>> known;
+  for (const Declaration& declaration : inventory.declared.all) {
+    std::vector<PatternEntry> entries = ignore_entries(declaration);
+    check_lists_agree(inventory, entries);
+    for (PatternEntry& entry : entries) {
+      if (!known.emplace(declaration.producer, entry.text).second) continue;
+      by_producer[declaration.producer].push_back(std::move(entry));
+    }
+  }
+  const std::vector<std::string_view> names = module_names(inventory);
+  for (auto& [producer, entries] : by_producer) {
+    if (entries.empty() || producer == Producer::unknown) continue;
+    const ModuleRules rules(dialect_of(producer), std::move(entries));
+    for (Finding& finding : rules.report(names)) inventory.findings.push_back(std::move(finding));
+    check_fused(inventory, rules);
+  }
+}
+
+}  // namespace fewbit

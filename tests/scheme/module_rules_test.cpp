@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/module_rules.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "scheme/name_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+using Kind = ModuleRules::Verdict::Kind;
+
+ModuleRules rules(Producer producer, const std::vector<std::string>& texts) {
+  std::vector<PatternEntry> entries;
+  entries.reserve(texts.size());
+  for (const std::string& text : texts) entries.push_back({text, "config.json ignore"});
+  return {dialect_of(producer), std::move(entries)};
+}
+
+bool excludes(Producer producer, const std::string& entry, const std::string& module) {
+  return rules(producer, {entry}).judge(module).kind == Kind::whole;
+}
+
+// Names that share words: router, gate projection, expert's gate projection.
+const std::vector<std::string> gates = {"model.layers.0.mlp.gate",
+                                        "model.layers.0.mlp.gate_proj",
+                                        "model.layers.0.mlp.experts.3.gate_proj",
+                                        "model.layers.1.mlp.gate",
+                                        "model.layers.10.mlp.gate",
+                                        "model.layers.0.self_attn.b_proj",
+                                        "model.layers.0.self_attn.q_b_proj"};
+
+std::vector<int> hits(Producer producer, const std::string& entry) {
+  const ModuleRules list = rules(producer, {entry});
+  std::vector<int> out;
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    if (list.judge(gates[i]).kind == Kind::whole) out.push_back(static_cast<int>(i));
+  }
+  return out;
+}
+
+TEST(ModuleRules, ARegexMatchesFromTheStartAndNotToTheEnd) {
+  const Producer ct = Producer::compressed_tensors;
+  EXPECT_EQ(hits(ct, "re:.*gate"), (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(hits(ct, "re:.*mlp.gate$"), (std::vector<int>{0, 3, 4}));
+  EXPECT_EQ(hits(ct, "re:model.layers.1.*"), (std::vector<int>{3, 4}));
+  EXPECT_EQ(hits(ct, R"(re:model\.layers\.1\..*)"), (std::vector<int>{3}));
+  EXPECT_EQ(hits(ct, "re:.*linear_attn.*"), (std::vector<int>{}));
+}
+
+TEST(ModuleRules, ComponentsAreWholeAndSubstringsAreNot) {
+  EXPECT_EQ(hits(Producer::fp8, "b_proj"), (std::vector<int>{5}));
+  EXPECT_EQ(hits(Producer::awq, "b_proj"), (std::vector<int>{5, 6}));
+  EXPECT_EQ(hits(Producer::fp8, "mlp.gate"), (std::vector<int>{0, 3, 4}));
+  EXPECT_EQ(hits(Producer::awq, "mlp.gate"), (std::vector<int>{0, 1, 3, 4}));
+}
+
+// One string, four readings.
+TEST(ModuleRules, TheProducerDecidesWhatAnEntryMeans) {
+  const std::string entry = "model.layers.*.mlp";
+  const std::string router = "model.layers.0.mlp.gate";
+  EXPECT_TRUE(excludes(Producer::mxfp4, entry, router));                // regex from the start
+  EXPECT_FALSE(excludes(Producer::modelopt, entry, router));            // glob on the whole name
+  EXPECT_FALSE(excludes(Producer::compressed_tensors, entry, router));  // exact name
+  EXPECT_FALSE(excludes(Producer::fp8, entry, router));                 // components
+  EXPECT_TRUE(excludes(Producer::modelopt, entry + "*", router));
+  EXPECT_TRUE(excludes(Producer::auto_round, ".*mlp.*", router));
+  EXPECT_TRUE(excludes(Producer::quark, "re:.*mlp", router));
+  EXPECT_FALSE(excludes(Producer::fp8, "re:.*mlp", router));
+}
+
+TEST(ModuleRules, ShortNamesMatchFullPaths) {
+  const std::string module = "language_model.model.layers.0.linear_attn.in_proj_qkv";
+  EXPECT_TRUE(excludes(Producer::fp8, "linear_attn.in_proj_qkv", module));
+  EXPECT_TRUE(excludes(Producer::fp8, "in_proj_qkv", module));
+  EXPECT_FALSE(excludes(Producer::fp8, "attn.in_proj_qkv", module));
+  EXPECT_TRUE(excludes(Producer::fp8, "layers.*.linear_attn", module) ==
+              excludes(Producer::awq, "layers.*.linear_attn", module));
+  EXPECT_TRUE(excludes(Producer::modelopt, "*layers.*.linear_attn.in_proj_*", module));
+}
+
+TEST(ModuleRules, WrapperPrefixesMayStandOnEitherSide) {
+  const std::vector<std::string> prefixes = {"", "model.", "language_model.",
+                                             "model.language_model.", "language_model.model."};
+  for (const Producer producer : {Producer::compressed_tensors, Producer::fp8}) {
+    for (const std::string& in_list : prefixes) {
+      for (const std::string& in_file : prefixes) {
+        EXPECT_TRUE(
+            excludes(producer, in_list + "layers.0.mlp.gate", in_file + "layers.0.mlp.gate"))
+            << in_list << " against " << in_file;
+      }
+    }
+  }
+  EXPECT_TRUE(excludes(Producer::compressed_tensors, R"(re:model\.layers\.0\..*)",
+                       "model.language_model.layers.0.mlp.gate"));
+  EXPECT_TRUE(excludes(Producer::modelopt, "model.layers.0.self_attn*",
+                       "language_model.model.layers.0.self_attn.q_proj"));
+  // Another model's layers are not this one's.
+  EXPECT_FALSE(excludes(Producer::fp8, "model.layers.0", "vision_tower.encoder.layers.0.mlp"));
+  EXPECT_TRUE(excludes(Producer::fp8, "vision_tower", "vision_tower.encoder.layers.0.mlp"));
+}
+
+TEST(ModuleRules, AWrappersSuffixIsNoPartOfTheName) {
+  for (const Producer producer :
+       {Producer::compressed_tensors, Producer::fp8, Producer::modelopt}) {
+    EXPECT_TRUE(excludes(producer, "visual.blocks.0.q_proj.linear", "visual.blocks.0.q_proj"));
+  }
+  EXPECT_TRUE(
+      excludes(Producer::compressed_tensors, R"(re:visual.*\.linear$)", "visual.blocks.0.q_proj"));
+  EXPECT_FALSE(excludes(Producer::fp8, "linear", "visual.blocks.0.q_proj"));
+}
+
+TEST(ModuleRules, TrailingDotsAreDropped) {
+  EXPECT_TRUE(excludes(Producer::fp8, "model.layers.0.", "model.layers.0.mlp.up_proj"));
+  EXPECT_TRUE(excludes(Producer::awq, "model.layers.0.", "model.layers.0.mlp.up_proj"));
+  EXPECT_FALSE(excludes(Producer::fp8, "model.layers.0.", "model.layers.01.mlp.up_proj"));
+}
+
+TEST(ModuleRules, FusedNamesAreTheirParts) {
+  const Producer fp8 = Producer::fp8;
+  const std::vector<std::string> parts = {"a.q_proj", "a.k_proj", "a.v_proj"};
+  EXPECT_EQ(rules(fp8, parts).judge("a.qkv_proj").kind, Kind::whole);
+  EXPECT_TRUE(excludes(fp8, "a.qkv_proj", "a.k_proj"));  // the list has the fused name
+  EXPECT_FALSE(excludes(fp8, "a.qkv_proj", "a.o_proj"));
+  EXPECT_EQ(rules(fp8, {"in_proj_qkv", "in_proj_g", "in_proj_f", "in_proj_a", "in_proj_b"})
+                .judge("m.in_proj_qkvgfab")
+                .kind,
+            Kind::whole);
+  EXPECT_TRUE(excludes(fp8, "m.in_proj_qkvz", "m.in_proj_z"));
+  EXPECT_TRUE(excludes(fp8, "m.in_proj_ba", "m.in_proj_b"));
+}
+
+TEST(ModuleRules, APartOfAFusedModuleIsNoDecision) {
+  const ModuleRules list = rules(Producer::fp8, {"mlp.gate_proj"});
+  const ModuleRules::Verdict verdict = list.judge("model.layers.0.mlp.gate_up_proj");
+  EXPECT_EQ(verdict.kind, Kind::partly);
+  EXPECT_EQ(verdict.listed_parts, "gate_proj");
+  EXPECT_EQ(verdict.other_parts, "up_proj");
+  // compressed-tensors: one part is enough.
+  EXPECT_TRUE(excludes(Producer::compressed_tensors, "re:.*gate_proj", "l.mlp.gate_up_proj"));
+  // A projection that the table lacks is not inferred from its neighbour.
+  EXPECT_FALSE(excludes(Producer::fp8, "self_attn.o_proj", "self_attn.qkv_proj"));
+}
+
+Finding only_finding(const ModuleRules& list, std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::vector<Finding> found = list.report(views);
+  EXPECT_EQ(found.size(), 1U);
+  return found.empty() ? Finding{} : found.front();
+}
+
+TEST(ModuleRulesReport, NamesEntriesThatMatchNothing) {
+  const Finding finding = only_finding(rules(Producer::fp8, {"mlp.gate", "router", "lm_haed"}),
+                                       {"model.layers.0.mlp.gate"});
+  EXPECT_EQ(finding.rule, "pattern-unmatched");
+  EXPECT_EQ(finding.where, "config.json ignore");
+  EXPECT_EQ(finding.found, "2 of 3 entries match no module: \"router\", \"lm_haed\"");
+}
+
+// A regular expression in the list of a producer that knows none never matches.
+TEST(ModuleRulesReport, AnotherDialectsEntryMatchesNothing) {
+  const Finding finding =
+      only_finding(rules(Producer::fp8, {"re:.*gate$"}), {"model.layers.0.mlp.gate"});
+  EXPECT_EQ(finding.rule, "pattern-unmatched");
+}
+
+TEST(ModuleRulesReport, EntriesThatNameFusedOrPartModulesAreMatched) {
+  const std::vector<std::string> fused = {"a.in_proj_qkvz", "a.qkv_proj"};
+  const std::vector<std::string_view> names(fused.begin(), fused.end());
+  const ModuleRules list =
+      rules(Producer::fp8, {"q_proj", "k_proj", "v_proj", "in_proj_z", "a.in_proj_qkv"});
+  EXPECT_TRUE(list.report(names).empty());
+  const std::vector<std::string_view> leaves = {"a.k_proj", "a.q_proj", "a.v_proj"};
+  EXPECT_TRUE(rules(Producer::compressed_tensors, {"a.qkv_proj"}).report(leaves).empty());
+}
+
+TEST(ModuleRulesReport, NamesLayersThatANumberDoesNotSuggest) {
+  std::vector<std::string> names;
+  for (int layer = 0; layer < 22; ++layer) {
+    names.push_back("model.layers." + std::to_string(layer) + ".mlp.up_proj");
+  }
+  const struct {
+    Producer producer;
+    const char* entry;
+    const char* found;
+  } wide[] = {
+      {Producer::compressed_tensors, "re:model.layers.1.*", "layers 1 and 10 to 19"},
+      {Producer::compressed_tensors, R"(re:model\.layers\.1)", "layers 1 and 10 to 19"},
+      {Producer::modelopt, "model.layers.2*", "layers 2 and 20 to 21"},
+      {Producer::modelopt, "model.layers.1", "layers 1 and 10 to 19"},
+      {Producer::awq, "layers.2", "layers 2 and 20 to 21"},
+  };
+  for (const auto& one : wide) {
+    const Finding finding = only_finding(rules(one.producer, {one.entry}), names);
+    EXPECT_EQ(finding.rule, "pattern-wide") << one.entry;
+    EXPECT_NE(finding.found.find(one.found), std::string::npos) << finding.found;
+  }
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const auto& [producer, entry] :
+       {std::pair{Producer::compressed_tensors, R"(re:model\.layers\.1\..*)"},
+        {Producer::modelopt, "model.layers.1.*"},
+        {Producer::fp8, "model.layers.1"},
+        {Producer::compressed_tensors, R"(re:model\.layers\.1\d\.mlp.*)"},
+        {Producer::modelopt, "model.layers.9*"}}) {
+    EXPECT_TRUE(rules(producer, {entry}).report(views).empty()) << entry;
+  }
+}
+
+TEST(ModuleRulesReport, RefusedAndEndlessPatternsAreNamed) {
+  const Finding refused =
+      only_finding(rules(Producer::compressed_tensors, {R"(re:\p{L}+)"}), {"a"});
+  EXPECT_EQ(refused.rule, "pattern-invalid");
+  EXPECT_NE(refused.found.find("\\\\p"), std::string::npos) << refused.found;
+  const Finding endless = only_finding(rules(Producer::compressed_tensors, {"re:(a+)+b"}),
+                                       {std::string(60, 'a') + "cb"});
+  EXPECT_EQ(endless.rule, "pattern-limit");
+}
+
+TEST(ModuleRulesReport, LongListsStayFast) {
+  std::vector<std::string> texts;
+  std::vector<std::string> names;
+  for (int i = 0; i < 20000; ++i) {
+    texts.push_back("model.layers." + std::to_string(i) + ".mlp.gate");
+    names.push_back("model.layers." + std::to_string(i) + ".mlp.experts.0.up_proj");
+  }
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const Producer producer : {Producer::compressed_tensors, Producer::fp8}) {
+    const std::vector<Finding> found = rules(producer, texts).report(views);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_NE(found.front().found.find("20000 of 20000"), std::string::npos);
+  }
+  // Patterns that must be tried one by one are bounded.
+  EXPECT_FALSE(rules(Producer::modelopt, texts).report(views).empty());
+}
+
+// The word "gate" is in three roles; a list never decides which.
+TEST(ModuleRoles, RouterGateProjectionAndSharedGateDiffer) {
+  EXPECT_EQ(find_role("model.layers.0.mlp.gate").role, Role::router);
+  EXPECT_EQ(find_role("model.layers.0.mlp.gate_proj").role, Role::gate_proj);
+  EXPECT_EQ(find_role("model.layers.0.mlp.experts.3.gate_proj").role, Role::gate_proj);
+  EXPECT_EQ(find_role("model.layers.0.mlp.shared_expert_gate").role, Role::shared_expert_gate);
+}
+
+}  // namespace
+}  // namespace fewbit

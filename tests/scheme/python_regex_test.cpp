@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "scheme/module_match_regex.hpp"
+
+namespace fewbit {
+namespace {
+
+bool matches(const std::string& pattern, const std::string& text) {
+  const auto regex = PythonRegex::compile(pattern, "test");
+  EXPECT_TRUE(regex) << regex.error().message();
+  if (!regex) return false;
+  const auto result = regex->match(text);
+  EXPECT_TRUE(result) << result.error().message();
+  return result && *result;
+}
+
+TEST(PythonRegex, IsAnchoredAtTheStartOnly) {
+  EXPECT_TRUE(matches("model", "model.layers"));
+  EXPECT_FALSE(matches("layers", "model.layers"));
+  EXPECT_FALSE(matches("model$", "model.layers"));
+  EXPECT_TRUE(matches(R"(.*layers\Z)", "model.layers"));
+  EXPECT_TRUE(matches("", "anything"));
+  EXPECT_TRUE(matches("a|b", "bx"));
+}
+
+TEST(PythonRegex, ReadsPythonsConstructs) {
+  EXPECT_TRUE(matches(R"(a\u002eb)", "a.b"));
+  EXPECT_TRUE(matches(R"(a\x2eb)", "a.b"));
+  EXPECT_TRUE(matches("a{,2}b", "aab"));
+  EXPECT_FALSE(matches("a{,2}b", "aaab"));
+  EXPECT_TRUE(matches("a{x}", "a{x}"));
+  EXPECT_TRUE(matches("a{}", "a{}"));
+  EXPECT_TRUE(matches("[]a]+$", "]a"));
+  EXPECT_TRUE(matches("[[]x", "[x"));
+  EXPECT_FALSE(matches("[[:alpha:]]", "b]"));  // a set of the seven characters, then ]
+  EXPECT_TRUE(matches("[[:alpha:]]", "a]"));
+  EXPECT_TRUE(matches(R"((?P<n>\d+)\.(?P=n)$)", "12.12"));
+  EXPECT_FALSE(matches(R"((?P<n>\d+)\.(?P=n)$)", "12.13"));
+  EXPECT_TRUE(matches("(?i)MODEL", "model"));
+  EXPECT_TRUE(matches("(?#note)a", "a"));
+  EXPECT_TRUE(matches(R"((?!.*experts).*)", "model.mlp"));
+  EXPECT_FALSE(matches(R"((?!.*experts).*)", "model.experts.3"));
+  EXPECT_FALSE(matches(R"(a\vb)", "a\nb"));  // \v is one character here, a class in PCRE2
+}
+
+// What PCRE2 would take and Python refuses, or reads in another way.
+TEST(PythonRegex, RefusesByName) {
+  for (const std::string pattern :
+       {R"(\p{L})", R"(\Ka)", R"(a\Q.\E)", "(*FAIL)", "(?R)", "(?|a|b)", "(?P>n)", "(?(1)a|b)",
+        "(?x) a", R"(\h)", R"(\z)", "a\\", "[a", R"(\x4)", R"(\u12)", "(?<n>a)", R"(\10)"}) {
+    const auto regex = PythonRegex::compile(pattern, "the list");
+    ASSERT_FALSE(regex) << pattern;
+    EXPECT_EQ(regex.error().code, ErrorCode::unsupported) << pattern;
+    EXPECT_EQ(regex.error().where, "the list");
+    EXPECT_NE(regex.error().what.find("at byte"), std::string::npos) << regex.error().what;
+  }
+}
+
+TEST(PythonRegex, SyntaxErrorsNameTheirPlace) {
+  for (const std::string pattern : {"*a", "(a", "a)", "[b-a]", "(?P=none)"}) {
+    const auto regex = PythonRegex::compile(pattern, "the list");
+    ASSERT_FALSE(regex) << pattern;
+    EXPECT_EQ(regex.error().code, ErrorCode::corrupt) << pattern;
+  }
+  EXPECT_EQ(PythonRegex::compile(std::string(20000, 'a'), "x").error().code, ErrorCode::limit);
+}
+
+TEST(PythonRegex, EndlessBacktrackingIsAnError) {
+  const auto regex = PythonRegex::compile("(a+)+b", "the list");
+  ASSERT_TRUE(regex);
+  const auto result = regex->match(std::string(60, 'a') + "cb");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::limit);
+  EXPECT_NE(result.error().what.find("(a+)+b"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fewbit
