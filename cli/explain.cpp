@@ -30,6 +30,11 @@ Result<MoeProblem> problem_of(const Options& options) {
   return std::move(layer.problem);
 }
 
+std::string check_device(const std::string& text) {
+  const auto device = describe_device(text);
+  return device ? "" : device.error().message();
+}
+
 Result<int> run_explain(const Options& options) {
   FEWBIT_TRY(const MoeProblem problem, problem_of(options));
   FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
@@ -54,8 +59,10 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
   command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option("--device", options->device,
-                      "cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:amx");
+  command
+      ->add_option("--device", options->device,
+                   "cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:amx")
+      ->check(CLI::Validator(check_device, "DEVICE"));
   add_backend_option(*command, options->backend);
   add_activation_dtype_option(*command, options->activation_dtype);
   add_json_option(*command, *options);

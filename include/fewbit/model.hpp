@@ -29,7 +29,7 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // text: any bytes; invalid UTF-8 is replaced by U+FFFD as the reference library does.
+  // Errors: invalid_argument (not UTF-8: the position of the first wrong byte), limit.
   Result<std::vector<std::int32_t>> encode(std::string_view text) const;
   // Bytes of the ids, special tokens skipped or kept. Error invalid_argument: an id outside the
   // vocabulary. The bytes may end inside a UTF-8 sequence.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -13,7 +14,6 @@
 #include "core/cpu_topology.hpp"
 #include "core/environment.hpp"
 #include "core/quote.hpp"
-#include "core/text_file.hpp"
 #include "fewbit/executor.hpp"
 
 namespace fewbit {
@@ -154,14 +154,16 @@ Result<int> threads_wanted(int asked) {
   if (asked > 0) return asked;
   const std::optional<std::string>& text = environment().threads;
   if (!text) return std::min(usable_threads(cpu_topology()), most_threads);
-  const std::optional<int> number = parse_number<int>(*text);
-  if (!number || *number < 1 || *number > most_threads) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  const bool whole = error == std::errc{} && end == text->data() + text->size();
+  if (!whole || number < 1 || number > most_threads) {
     return Error{ErrorCode::invalid_argument,
                  "found " + quote(*text) + ", expected a number of threads from 1 to " +
                      std::to_string(most_threads),
                  "FEWBIT_THREADS"};
   }
-  return *number;
+  return number;
 }
 
 }  // namespace

@@ -87,11 +87,16 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text) const
     return Error{ErrorCode::limit,
                  fmt::format("text of {} bytes, at most {}", text.size(), max_text_bytes), ""};
   }
-  const std::string repaired = repair_utf8(text);
+  if (const auto at = find_ill_formed_utf8(text)) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("byte {} of {} (0x{:02x}) is not UTF-8", *at, text.size(),
+                             static_cast<unsigned char>(text[*at])),
+                 ""};
+  }
   std::vector<std::int32_t> ids;
   WordSplitter::Words words;
   BpeModel::Scratch scratch;
-  for (const auto& raw : state_->raw_tokens.split(repaired)) {
+  for (const auto& raw : state_->raw_tokens.split(text)) {
     if (raw.id >= 0) {
       ids.push_back(raw.id);
       continue;

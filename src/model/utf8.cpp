@@ -54,19 +54,13 @@ void append_utf8(char32_t code_point, std::string& out) {
   }
 }
 
-std::string repair_utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+std::optional<std::size_t> find_ill_formed_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Step step = utf8_step(text.substr(at));
-    if (step.valid) {
-      out.append(text.substr(at, step.bytes));
-    } else {
-      append_utf8(replacement_character, out);
-    }
+    if (!step.valid) return at;
     at += step.bytes;
   }
-  return out;
+  return std::nullopt;
 }
 
 bool is_white_space(char32_t c) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,8 +24,8 @@ Utf8Step utf8_step(std::string_view text);
 // code_point: a Unicode scalar value.
 void append_utf8(char32_t code_point, std::string& out);
 
-// A copy of text in which each ill-formed sequence is one U+FFFD.
-std::string repair_utf8(std::string_view text);
+// Position of the first byte that begins no well-formed sequence; empty when all is well-formed.
+std::optional<std::size_t> find_ill_formed_utf8(std::string_view text);
 
 // Unicode White_Space.
 bool is_white_space(char32_t code_point);

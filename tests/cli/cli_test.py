@@ -139,7 +139,7 @@ class Usage(unittest.TestCase):
         cases = [
             (1, ("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
             (1, ("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
-            (1, ("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (2, ("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
             (2, ("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
             (2, ("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
             (2, ("convert", MODEL, "-o", "x", "--to", "int8"), {}, ["int8", "bf16"]),
