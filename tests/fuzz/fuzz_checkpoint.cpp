@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ std::string_view take_until(std::string_view& text, char end) {
   return part;
 }
 
-// Bytes of a tensor; empty when there are too many, or no such type.
+// Empty when there is no such type, the shape is none, or there are too many bytes.
 std::optional<std::uint64_t> bytes_of(std::string_view dtype, std::string_view dims) {
   const auto type = fewbit::dtype_from_safetensors(dtype);
   fewbit::Shape shape;
@@ -39,8 +40,10 @@ std::optional<std::uint64_t> bytes_of(std::string_view dtype, std::string_view d
     if (!dim || *dim < 0) return std::nullopt;
     shape.push_back(*dim);
   }
-  const auto bytes = type ? fewbit::tensor_bytes(*type, shape) : std::nullopt;
-  return bytes && *bytes <= max_data_bytes ? bytes : std::nullopt;
+  if (!type) return std::nullopt;
+  const auto bytes = fewbit::tensor_bytes(*type, shape);
+  if (!bytes || *bytes > max_data_bytes) return std::nullopt;
+  return *bytes;
 }
 
 std::string safetensors_file(std::string_view lines, std::string_view pattern) {
