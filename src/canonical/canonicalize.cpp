@@ -20,6 +20,12 @@ constexpr Storage storages[] = {
        return scheme.producer == Producer::modelopt && scheme.weight == DType::f4_e2m1;
      },
      canonicalize_nvfp4},
+    {[](const Scheme& scheme) {
+       return scheme.packing == Packing::words_k || scheme.packing == Packing::words_k_minus ||
+              scheme.packing == Packing::words_n || scheme.packing == Packing::words_gemv ||
+              scheme.packing == Packing::shorts_gemv;
+     },
+     canonicalize_integer},
 };
 
 }  // namespace

@@ -16,6 +16,9 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
                                            std::int64_t fused_expert);
 Result<QuantizedTensor> canonicalize_gguf(const Checkpoint& checkpoint, const Module& module,
                                           std::int64_t fused_expert);
+// GPTQ, AWQ and AutoRound: codes in words (integer_matrix.cpp). Never fused.
+Result<QuantizedTensor> canonicalize_integer(const Checkpoint& checkpoint, const Module& module,
+                                             std::int64_t fused_expert);
 
 // The tensor of a part. Error not_found names "<module>.<suffix>".
 Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,

@@ -159,6 +159,7 @@ void spread_activation(std::vector<Draft>& drafts) {
 
 Result<Identified> identify(const Checkpoint& checkpoint) {
   Inventory inventory;
+  inventory.checkpoint = &checkpoint;
   if (const GgufMetadata* gguf = checkpoint.gguf_metadata()) {
     // A config.json beside it is that of the model it was made from.
     read_gguf_hints(*gguf, inventory);

@@ -34,6 +34,7 @@ struct Draft {
 
 // Everything a reader may look at.
 struct Inventory {
+  const Checkpoint* checkpoint = nullptr;  // for the few tensors whose values a reader needs
   Declared declared;
   std::string model_type;                   // of config.json; empty when unknown
   std::optional<std::int64_t> hidden_size;  // of config.json
@@ -61,6 +62,7 @@ void check_module_rules(Inventory& inventory);
 void claim_gguf(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
+void claim_integer_words(Inventory& inventory);    // GPTQ, AWQ, AutoRound
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

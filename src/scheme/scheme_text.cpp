@@ -36,6 +36,8 @@ std::string format_name(const Scheme& scheme) {
       return e8m0 ? "MXFP8" : "FP8";
     case DType::nf3:
       return "NF3";
+    case DType::u2:
+    case DType::u3:
     case DType::i4:
     case DType::u4:
     case DType::i8:

@@ -151,14 +151,15 @@ TEST(CanonicalizeNvfp4, ErrorsNameTheTensorAndBothNumbers) {
 
 TEST(Canonicalize, AnUnreadableModuleSaysWhy) {
   SmallCheckpoint small;
-  small.add("model.layers.0.mlp.up_proj.qweight", DType::i32, {4, 16});
-  small.add("model.layers.0.mlp.up_proj.scales", DType::f16, {1, 16});
+  small.add("model.layers.0.mlp.up_proj.qweight", DType::i32, {2, 4, 16});
+  small.add("model.layers.0.mlp.up_proj.scales", DType::f16, {2, 1, 16});
   small.add("model.layers.0.mlp.up_proj.g_idx", DType::i32, {32});
   const Checkpoint checkpoint = small.open();
   const auto tensor = canonical(checkpoint, "model.layers.0.mlp.up_proj");
   ASSERT_FALSE(tensor);
   EXPECT_EQ(tensor.error().code, ErrorCode::unsupported);
-  EXPECT_EQ(tensor.error().message(), "model.layers.0.mlp.up_proj: GPTQ is not readable yet");
+  EXPECT_EQ(tensor.error().message(),
+            "model.layers.0.mlp.up_proj: qweight [2, 4, 16] of stacked experts is not readable");
 }
 
 }  // namespace

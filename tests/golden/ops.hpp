@@ -13,6 +13,15 @@ Result<Outputs> dequant_gguf(const GoldenCase& c);
 Result<Outputs> dequant_q2_0(const GoldenCase& c);
 Result<Outputs> quantize_gguf(const GoldenCase& c);
 
+// ops_integer.cpp
+Result<Outputs> dequant_gptq(const GoldenCase& c);
+Result<Outputs> dequant_awq(const GoldenCase& c);
+Result<Outputs> awq_to_plain_pack(const GoldenCase& c);
+Result<Outputs> pack_rows(const GoldenCase& c);
+Result<Outputs> pack_cols(const GoldenCase& c);
+Result<Outputs> unpack_cols(const GoldenCase& c);
+Result<Outputs> sort_weights(const GoldenCase& c);
+
 // ops_numeric.cpp
 Result<Outputs> decode_e4m3fn(const GoldenCase& golden_case);
 Result<Outputs> decode_e5m2(const GoldenCase& golden_case);

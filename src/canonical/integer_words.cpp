@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "canonical/integer_words.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/bit_stream.hpp"
+#include "core/checked.hpp"
+
+namespace fewbit {
+namespace {
+
+// Both sides of a transposition stay in the nearest cache within a tile.
+constexpr std::size_t tile = 32;
+// Nibble of an AWQ word that holds column j of its eight.
+constexpr std::array<unsigned, 8> awq_nibble = {0, 4, 1, 5, 2, 6, 3, 7};
+
+std::uint32_t load_word(std::span<const std::byte> bytes, std::size_t index) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + index * sizeof(word), sizeof(word));
+  return word;
+}
+
+// Calls body(row_begin, row_end, column_begin, column_end) for the tiles of a matrix.
+template <class Body>
+void for_tiles(std::size_t rows, std::size_t columns, Body body) {
+  for (std::size_t r = 0; r < rows; r += tile) {
+    for (std::size_t c = 0; c < columns; c += tile) {
+      body(r, std::min(r + tile, rows), c, std::min(c + tile, columns));
+    }
+  }
+}
+
+}  // namespace
+
+void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::size_t row_bytes,
+                       std::span<std::byte> rows) {
+  const auto count = static_cast<std::size_t>(size.rows);
+  const auto n = static_cast<std::size_t>(size.columns);
+  for_tiles(count, n, [&](std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
+    for (std::size_t c = c0; c < c1; ++c) {
+      for (std::size_t r = r0; r < r1; ++r) {
+        // The last word of a row may hold bits behind its end.
+        const std::size_t bytes = std::min<std::size_t>(4, row_bytes - 4 * r);
+        std::memcpy(rows.data() + c * row_bytes + 4 * r, words.data() + 4 * (r * n + c), bytes);
+      }
+    }
+  });
+}
+
+void rows_from_words_n(std::span<const std::byte> words, std::int64_t n, std::int64_t k,
+                       std::span<std::byte> rows) {
+  const auto columns = static_cast<std::size_t>(k);
+  const auto width = static_cast<std::size_t>(ceil_div(n, std::int64_t{8}));
+  const std::size_t row_bytes = (columns + 1) / 2;
+  for_tiles(row_bytes, width, [&](std::size_t b0, std::size_t b1, std::size_t w0, std::size_t w1) {
+    for (std::size_t w = w0; w < w1; ++w) {
+      const std::size_t lanes = std::min<std::size_t>(8, static_cast<std::size_t>(n) - 8 * w);
+      for (std::size_t b = b0; b < b1; ++b) {
+        const std::uint32_t even = load_word(words, 2 * b * width + w);
+        const std::uint32_t odd =
+            2 * b + 1 < columns ? load_word(words, (2 * b + 1) * width + w) : 0;
+        for (std::size_t j = 0; j < lanes; ++j) {
+          const unsigned shift = 4 * awq_nibble[j];
+          rows[(8 * w + j) * row_bytes + b] =
+              static_cast<std::byte>(((even >> shift) & 0xFU) | (((odd >> shift) & 0xFU) << 4U));
+        }
+      }
+    }
+  });
+}
+
+void rows_from_shorts_gemv(std::span<const std::byte> shorts, std::int64_t n, std::int64_t k,
+                           std::span<std::byte> rows) {
+  const auto columns = static_cast<std::size_t>(k);
+  const std::size_t row_bytes = columns / 2;
+  std::fill(rows.begin(), rows.end(), std::byte{0});
+  for (std::size_t quad = 0; quad < static_cast<std::size_t>(n) / 4; ++quad) {
+    for (std::size_t at = 0; at < columns; ++at) {
+      std::uint16_t word = 0;
+      std::memcpy(&word, shorts.data() + 2 * (quad * columns + at), sizeof(word));
+      const std::size_t t = at % 64;
+      const std::size_t row = 4 * quad + t / 16;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::size_t p = 4 * (t % 16) + i;
+        const std::size_t column =
+            at - t + 32 * (p / 32) + 8 * (p % 4) + 2 * (p % 32 / 8) + p % 8 / 4;
+        const auto code = static_cast<unsigned>(word >> (4 * i)) & 0xFU;
+        rows[row * row_bytes + column / 2] |= static_cast<std::byte>(code << (4 * (column % 2)));
+      }
+    }
+  }
+}
+
+std::vector<std::uint8_t> unpack_fields(std::span<const std::byte> words, MatrixSize size,
+                                        int bits) {
+  const auto columns = static_cast<std::size_t>(size.columns);
+  const auto row_bytes =
+      static_cast<std::size_t>(ceil_div(size.columns * bits, std::int64_t{32})) * 4;
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(size.rows) * columns);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size.rows); ++r) {
+    const auto row = words.subspan(r * row_bytes, row_bytes);
+    for (std::size_t c = 0; c < columns; ++c) {
+      out[r * columns + c] =
+          static_cast<std::uint8_t>(stream_bits(row, c * static_cast<std::uint64_t>(bits), bits));
+    }
+  }
+  return out;
+}
+
+std::vector<std::uint8_t> unpack_awq_nibbles(std::span<const std::byte> words, MatrixSize size) {
+  const auto columns = static_cast<std::size_t>(size.columns);
+  const std::size_t width = (columns + 7) / 8;
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(size.rows) * columns);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size.rows); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::uint32_t word = load_word(words, r * width + c / 8);
+      out[r * columns + c] = static_cast<std::uint8_t>((word >> (4 * awq_nibble[c % 8])) & 0xFU);
+    }
+  }
+  return out;
+}
+
+void transpose_elements(std::span<const std::byte> from, MatrixSize size, std::size_t width,
+                        std::span<std::byte> to) {
+  const auto rows = static_cast<std::size_t>(size.rows);
+  const auto columns = static_cast<std::size_t>(size.columns);
+  for_tiles(rows, columns, [&](std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
+    for (std::size_t c = c0; c < c1; ++c) {
+      for (std::size_t r = r0; r < r1; ++r) {
+        std::memcpy(to.data() + (c * rows + r) * width, from.data() + (r * columns + c) * width,
+                    width);
+      }
+    }
+  });
+}
+
+}  // namespace fewbit

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPTQ's block: config.json quantization_config or quantize_config.json, of AutoGPTQ and GPTQModel.
+#include <fmt/format.h>
+
+#include "core/ascii.hpp"
+#include "core/quote.hpp"
+#include "scheme/integer_config.hpp"
+
+namespace fewbit {
+namespace {
+
+void read_format(const ConfigSection& section, const Declaration& declaration,
+                 IntegerConfig& config) {
+  const auto format =
+      value_or_problem(section.string({"checkpoint_format", "format", "version"}), config.problems);
+  const auto marlin = value_or_problem(section.boolean({"is_marlin_format"}), config.problems);
+  config.format = lower_ascii(format.value_or("gptq"));
+  const std::string method = lower_ascii(declaration.method);
+  if (method == "marlin" || marlin.value_or(false)) config.format = "marlin";
+  if (method == "bitblas") config.format = "bitblas";
+  if (config.format == "gptq") {
+    config.packing = Packing::words_k_minus;
+  } else if (config.format == "gptq_v2") {
+    config.packing = Packing::words_k;
+  } else if (config.format == "gptq_p") {
+    // Its planes of bits are words of whole codes at these widths.
+    config.packing = Packing::words_k;
+    const std::int64_t bits = config.base.bits.value_or(4);
+    if (bits != 2 && bits != 4 && bits != 8) {
+      config.obstacle = fmt::format("checkpoint_format gptq_p of {} bits is not readable", bits);
+    }
+  } else {
+    config.obstacle = fmt::format("checkpoint_format {} of {} is not readable",
+                                  quote(config.format), declaration.where);
+  }
+}
+
+void read_container(const ConfigSection& section, IntegerConfig& config) {
+  const auto dtype = value_or_problem(section.string({"pack_dtype"}), config.problems);
+  if (!dtype || *dtype == "int32" || *dtype == "torch.int32") return;
+  config.obstacle = fmt::format("pack_dtype {} is not readable, expected int32", quote(*dtype));
+}
+
+}  // namespace
+
+IntegerConfig read_gptq_config(const Declaration& declaration) {
+  IntegerConfig config;
+  config.producer = Producer::gptq;
+  config.where = declaration.where;
+  const ConfigSection section(*declaration.block, declaration.where);
+  read_bits_and_groups(section, {"bits", "w_bit", "wbits"}, {"group_size", "q_group_size"}, config);
+  config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
+  const auto zeros = value_or_problem(section.boolean({"zero_point"}), config.problems);
+  if (!config.base.symmetric && zeros) config.base.symmetric = !*zeros;
+  config.base.act_order = value_or_problem(section.boolean({"desc_act"}), config.problems);
+  config.lm_head = value_or_problem(section.boolean({"lm_head"}), config.problems);
+  read_format(section, declaration, config);
+  read_container(section, config);
+  return config;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AWQ in its three layouts: GEMM along n, GEMV along k, and GEMV-fast in shorts of four rows."""
+
+import numpy as np
+from case import Case, bf16, random
+from words import pack_awq, pack_gemv_fast, pack_stream
+
+UP = "model.layers.0.mlp.up_proj"
+SIZES = [("gate", 64, 128), ("up", 64, 128), ("down", 128, 64)]
+
+
+def config(version="gemm", group_size=32, **more):
+    return {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": group_size,
+        "zero_point": True,
+        "version": version,
+        "modules_to_not_convert": None,
+    } | more
+
+
+def zero_words(k, size):
+    words = -(-(k // size) // 8)
+    multiple = {32: 4, 64: 2}.get(size, 1)
+    return -(-words // multiple) * multiple
+
+
+def padded(array, columns):
+    return np.pad(array, ((0, 0), (0, columns - array.shape[1])))
+
+
+def gemm(codes, zeros, scales, size):
+    tensors = {"qweight": pack_awq(codes.T), "qzeros": pack_awq(zeros.T), "scales": scales.T.copy()}
+    return tensors, None
+
+
+def gemv(codes, zeros, scales, size):
+    words = zero_words(codes.shape[1], size)
+    return {
+        "qweight": pack_stream(codes, 4),
+        "qzeros": pack_stream(padded(zeros, 8 * words), 4),
+        "scales": padded(scales, 8 * words),
+    }, None
+
+
+def gemv_fast(codes, zeros, scales, size):
+    rows = 8 * zero_words(codes.shape[1], size)
+    offsets = -(scales * zeros.astype(np.float16))
+    tensors = {
+        "qweight": pack_gemv_fast(codes),
+        "qzeros": padded(offsets, rows).T.copy(),
+        "scales": padded(scales, rows).T.copy(),
+    }
+    return tensors, offsets
+
+
+LAYOUTS = {"gemm": gemm, "gemv": gemv, "gemv_fast": gemv_fast}
+
+
+def matrix(rng, n, k, version, size):
+    """Tensors, values and the sums of |terms| of one module."""
+    size = k if size < 0 else size
+    codes = rng.integers(0, 16, (n, k))
+    zeros = rng.integers(0, 16, (n, -(-k // size)))
+    scales = rng.uniform(0.001, 0.1, zeros.shape).astype(np.float16)
+    tensors, offsets = LAYOUTS[version](codes, zeros, scales, size)
+    group = np.arange(k) // size
+    scale = scales.astype(np.float64)[:, group]
+    if offsets is None:
+        values = (codes - zeros[:, group]) * scale
+        return tensors, values, np.abs(values)
+    offset = offsets.astype(np.float64)[:, group]
+    return tensors, codes * scale + offset, codes * scale + np.abs(offset)
+
+
+def whole(name, version="gemm", size=32, block=None, files=None):
+    rng = random(name)
+    case = Case(name, {}, files=files or {})
+    if block:
+        case.config = {"quantization_config": block}
+    for projection, n, k in SIZES:
+        module = f"model.layers.0.mlp.{projection}_proj"
+        parts, values, magnitudes = matrix(rng, n, k, version, size)
+        case.tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
+        case.values[f"{module}.weight"] = values
+        case.magnitudes[f"{module}.weight"] = magnitudes
+        case.schemes[module] = "AWQ INT4"
+    case.tensors["model.norm.weight"] = bf16(np.ones(32))
+    case.values["model.norm.weight"] = np.ones(32)
+    return case
+
+
+def variants():
+    for size in (32, 64, -1):
+        for version in ("gemm", "gemv", "gemv_fast"):
+            if size < 0 and version != "gemm":
+                continue
+            name = f"awq-{version.replace('_', '-')}-group-{size if size > 0 else 'k'}"
+            yield whole(name, version, size, config(version, size))
+    for version in ("GEMM", "marlin", "exllama", "ipex"):
+        yield whole(f"awq-version-{version}", block=config(version))
+    yield whole("awq-llm-awq", "gemv_fast", 64, config("llm-awq", 64))
+    yield whole("awq-short-last-group", size=48, block=config(group_size=48))
+    yield whole("awq-without-version", block={key: v for key, v in config().items() if key != "version"})
+    yield whole("awq-without-config")
+    old = {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"}
+    yield whole("awq-quant-config", files={"quant_config.json": old})
+
+
+def without_zero_points():
+    case = whole("awq-without-zero-points", block=config(zero_point=False))
+    rng = random(case.name)
+    for projection, n, k in SIZES:
+        module = f"model.layers.0.mlp.{projection}_proj"
+        case.tensors.pop(f"{module}.qzeros")
+        codes = rng.integers(0, 16, (n, k))
+        case.tensors[f"{module}.qweight"] = pack_awq(codes.T)
+        scales = case.tensors[f"{module}.scales"].T.astype(np.float64)
+        case.values[f"{module}.weight"] = (codes - 8) * np.repeat(scales, 32, axis=1)
+        case.magnitudes.pop(f"{module}.weight")
+    return case
+
+
+def cases():
+    yield from variants()
+    yield without_zero_points()
