@@ -21,10 +21,6 @@ void validate_leftovers(Validation& validation, const Module& module) {
 
 void validate_module(Validation& validation, const Module& module) {
   validate_leftovers(validation, module);
-  if (module.role == Role::router && module.scheme.quantized()) {
-    validation.add(module, Level::warning, "router-quantized", module.name,
-                   scheme_text(module.scheme), "16-bit or 32-bit router weights");
-  }
   if (!module.unreadable.empty()) return;
   if (!module.part("input_scale").empty()) {
     validation.add(module, Level::info, "input-scale-unused",
@@ -42,7 +38,17 @@ void validate_module(Validation& validation, const Module& module) {
 std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
                               Depth depth) {
   Validation validation{checkpoint, identified, depth, {}};
-  for (const Module& module : identified.modules) validate_module(validation, module);
+  ExpertScales experts;
+  for (const Module& module : identified.modules) {
+    validate_module(validation, module);
+    if (depth == Depth::headers) continue;
+    if (const auto largest = validate_scale_values(validation, module)) {
+      experts.add(module, *largest);
+    }
+  }
+  experts.report(validation);
+  validate_roles(validation);
+  validate_schemes(validation);
   validate_experts(validation);
   validate_config_sizes(validation);
   validate_model(validation);

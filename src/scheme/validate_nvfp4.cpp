@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
 #include <cstring>
 
 #include "core/checked.hpp"
@@ -35,27 +33,6 @@ void validate_weight(Validation& validation, const Module& module, const TensorI
   }
 }
 
-// Counts by the 256 codes of an e4m3 scale. There is no infinity in this type.
-void validate_scale_values(Validation& validation, const Module& module, const TensorInfo& scale) {
-  const Tensor tensor = validation.checkpoint.tensor(scale);
-  std::array<std::uint64_t, 256> counts{};
-  for (const std::byte byte : tensor.view.bytes) ++counts[std::to_integer<std::size_t>(byte)];
-  validation.checkpoint.release(scale);
-  const std::uint64_t nan = counts[0x7F] + counts[0xFF];
-  const std::uint64_t zero = counts[0x00] + counts[0x80];
-  std::uint64_t negative = 0;
-  for (std::size_t code = 0x81; code < 0xFF; ++code) negative += counts[code];
-  const auto add = [&](Level level, const char* rule, std::uint64_t count, const char* what) {
-    if (count == 0) return;
-    validation.add(module, level, rule, scale.name,
-                   fmt::format("{} of {} scales are {}", count, scale.bytes, what),
-                   "finite scales above zero");
-  };
-  add(Level::error, "scale-nan", nan, "NaN");
-  add(Level::warning, "scale-negative", negative, "negative");
-  add(Level::warning, "scale-zero", zero, "zero");
-}
-
 void validate_scale(Validation& validation, const Module& module, const TensorInfo& weight) {
   const Shape expected = scale_shape(weight);
   const TensorInfo* scale = validation.checkpoint.find(module.part("weight_scale"));
@@ -72,24 +49,6 @@ void validate_scale(Validation& validation, const Module& module, const TensorIn
   if (scale->shape != expected) {
     validation.add(module, Level::error, "scale-shape", scale->name,
                    text(scale->dtype, scale->shape), text(DType::f8_e4m3, expected));
-  }
-  if (scale->dtype == DType::f8_e4m3 && validation.depth == Depth::scales) {
-    validate_scale_values(validation, module, *scale);
-  }
-}
-
-void validate_global_values(Validation& validation, const Module& module,
-                            const TensorInfo& global) {
-  const Tensor tensor = validation.checkpoint.tensor(global);
-  for (std::size_t i = 0; i + sizeof(float) <= tensor.view.bytes.size(); i += sizeof(float)) {
-    float value = 0;
-    std::memcpy(&value, tensor.view.bytes.data() + i, sizeof value);
-    if (std::isfinite(value) && value > 0.0F) continue;
-    // A matrix of zeros may have a zero scale: it does no harm.
-    const Level level = value == 0.0F ? Level::warning : Level::error;
-    validation.add(module, level, value == 0.0F ? "global-scale-zero" : "global-scale-value",
-                   global.name, fmt::format("{}", value), "a finite number above zero");
-    return;
   }
 }
 
@@ -111,8 +70,6 @@ void validate_global(Validation& validation, const Module& module) {
     validation.add(module, Level::error, "global-scale-shape", global->name,
                    text(global->dtype, global->shape),
                    module.experts > 0 ? fmt::format("f32 [] or [{}]", module.experts) : "f32 []");
-  } else if (validation.depth == Depth::scales) {
-    validate_global_values(validation, module, *global);
   }
 }
 

@@ -2,7 +2,10 @@
 // The parts of validate(), one file a subject.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "scheme/finding_groups.hpp"
 
@@ -21,10 +24,31 @@ struct Validation {
   }
 };
 
-// Presence, types, shapes and values of NVFP4 codes and scales.
+// Presence, types and shapes of NVFP4 codes and scales.
 void validate_nvfp4(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.
 void validate_gguf(Validation& validation, const Module& module);
+// Values of all scales, whoever wrote them, and whether the weights that they make are plausible.
+// The largest scale, with the global one; empty: none was read.
+std::optional<double> validate_scale_values(Validation& validation, const Module& module);
+// The largest scales of all experts, compared with each other.
+class ExpertScales {
+ public:
+  void add(const Module& module, double largest);
+  void report(Validation& validation) const;
+
+ private:
+  struct Expert {
+    int expert = 0;
+    double largest = 0;
+    const Module* module = nullptr;
+  };
+  std::map<std::pair<int, Role>, std::vector<Expert>> layers_;
+};
+// Quantized routers and embeddings, rounded biases of the choice of experts.
+void validate_roles(Validation& validation);
+// Matrices that belong together and are stored in different ways.
+void validate_schemes(Validation& validation);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.

@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
               attention + "q_proj.bias", "a bias", "none"},
         Fault{"tensor-unexpected", Level::error,
               [](SmallCheckpoint& c) {
-                c.add_bf16("model.layers.0.mlp.gate.e_score_correction_bias", {2});
+                c.add_f32("model.layers.0.mlp.gate.e_score_correction_bias", {2}, {0.5F});
               },
               "model.layers.0.mlp.gate.e_score_correction_bias", "not read", "qwen3_moe"},
         Fault{"tensor-unexpected", Level::error,

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules that lose more by low precision than they save.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "scheme/name_parts.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+std::uint64_t stored_bytes(const Validation& validation, const Module& module) {
+  std::uint64_t bytes = 0;
+  for (const Module::Part& part : module.parts) {
+    const TensorInfo* info = validation.checkpoint.find(part.tensor);
+    if (info != nullptr) bytes += info->bytes;
+  }
+  return bytes;
+}
+
+// Compressed keys and values of latent attention.
+bool is_latent_projection(const Module& module) {
+  const std::string_view last = split_dots(module.name).back();
+  return last == "kv_a_proj_with_mqa" || last == "kv_b_proj" || last == "kv_a_proj" ||
+         last == "fused_qkv_a_proj_with_mqa";
+}
+
+void validate_quantized(Validation& validation, const Module& module) {
+  const std::string scheme = scheme_text(module.scheme);
+  switch (module.role) {
+    case Role::router:
+    case Role::shared_expert_gate:
+      validation.add(module, Level::warning, "router-quantized", module.name, scheme,
+                     "16-bit or 32-bit router weights");
+      break;
+    case Role::embedding:
+    case Role::head:
+      if (module.scheme.producer == Producer::gguf || module.k == 0) break;
+      validation.add(module, Level::info, "embedding-quantized", module.name,
+                     fmt::format("{}: {} bytes instead of {}", scheme,
+                                 stored_bytes(validation, module), 2 * module.n * module.k),
+                     "16 bits, where the difference is small against the experts");
+      break;
+    case Role::attention_other:
+      if (!is_latent_projection(module) || dtype_bits(module.scheme.weight) > 4) break;
+      validation.add(module, Level::warning, "latent-attention-4bit", module.name, scheme,
+                     "8 bits or more: every head is expanded from these");
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+void validate_roles(Validation& validation) {
+  std::map<int, std::int64_t> routers;  // rows by layer
+  for (const Module& module : validation.identified.modules) {
+    if (module.scheme.quantized()) validate_quantized(validation, module);
+    if (module.role == Role::router && module.n > 0) routers[module.layer] = module.n;
+  }
+  for (const Module& module : validation.identified.modules) {
+    if (module.role != Role::router_bias || module.scheme.quantized()) continue;
+    if (dtype_bits(module.scheme.weight) < 32) {
+      validation.add(module, Level::warning, "router-bias-rounded", module.name,
+                     std::string(dtype_name(module.scheme.weight)),
+                     "f32: rounding the bias changes which experts are chosen");
+    }
+    const auto router = routers.find(module.layer);
+    if (router != routers.end() && module.n != router->second) {
+      validation.add(module, Level::error, "router-bias-shape", module.name,
+                     fmt::format("[{}]", module.n),
+                     fmt::format("[{}], one for each row of the router", router->second));
+    }
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of scales, whoever wrote them: no NaN, nothing erased, plausible sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/checked.hpp"
+#include "scheme/scale_values.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+// No weight of a language model is near this: a larger one means that a scale is upside down, or
+// not what its type says.
+constexpr double implausible_weight = 4096;
+
+constexpr std::string_view scale_names[] = {"weight_scale", "weight_scale_inv", "scale",
+                                            "scales",       "scale_inv",        "scales_inv",
+                                            "wscales",      "qscale_weight",    "weight.scale"};
+constexpr std::string_view global_names[] = {"weight_scale_2", "weight_global_scale"};
+
+bool one_of(std::string_view suffix, std::span<const std::string_view> names) {
+  return std::find(names.begin(), names.end(), suffix) != names.end();
+}
+
+// What the bytes of a scale mean: exponents stand in u8 where there is no type for them.
+DType meaning(const Module& module, const TensorInfo& info) {
+  const bool byte = info.dtype == DType::u8 || info.dtype == DType::i8;
+  if (!byte || !module.scheme.scale) return info.dtype;
+  const DType scale = module.scheme.scale->dtype;
+  return dtype_bits(scale) == 8 ? scale : info.dtype;
+}
+
+double largest_code(DType weight) {
+  switch (weight) {
+    case DType::f4_e2m1:
+      return 6;
+    case DType::f8_e4m3:
+      return 448;
+    case DType::f8_e4m3fnuz:
+      return 240;
+    case DType::i8:
+    case DType::u8:
+      return 128;
+    case DType::i4:
+    case DType::u4:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
+// Weights that share one of `scales` scales.
+std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
+  const auto weights = checked_mul(module.n, module.k).value_or(0);
+  const auto all = checked_mul(weights, std::max<std::int64_t>(module.experts, 1)).value_or(0);
+  return scales > 0 ? static_cast<std::uint64_t>(all) / scales : 0;
+}
+
+class ModuleScales {
+ public:
+  ModuleScales(Validation& validation, const Module& module)
+      : validation_(validation), module_(module) {}
+
+  void run() {
+    for (const Module::Part& part : module_.parts) {
+      const bool global = one_of(part.suffix, global_names);
+      if (!global && !one_of(part.suffix, scale_names)) continue;
+      const TensorInfo* info = validation_.checkpoint.find(part.tensor);
+      if (info == nullptr || info->blocks) continue;
+      const auto counts = count(*info);
+      if (!counts || counts->values == 0) continue;
+      if (global) {
+        check_global(*info, *counts);
+      } else {
+        check_scales(*info, *counts);
+      }
+    }
+    check_size();
+  }
+
+ private:
+  std::optional<ScaleCounts> count(const TensorInfo& info) {
+    const Tensor tensor = validation_.checkpoint.tensor(info);
+    const auto counts = count_scale_values(meaning(module_, info), tensor.view.bytes);
+    validation_.checkpoint.release(info);
+    return counts;
+  }
+
+  void add(Level level, const char* rule, const TensorInfo& info, std::string found,
+           std::string expected) {
+    validation_.add(module_, level, rule, info.name, std::move(found), std::move(expected));
+  }
+
+  void check_scales(const TensorInfo& info, const ScaleCounts& counts) {
+    const auto report = [&](Level level, const char* rule, std::uint64_t count,
+                            const std::string& what) {
+      if (count == 0) return;
+      add(level, rule, info, fmt::format("{} of {} scales are {}", count, counts.values, what),
+          "finite scales above zero");
+    };
+    const bool exponents = meaning(module_, info) == DType::f8_e8m0;
+    report(Level::error, "scale-nan", counts.not_finite, exponents ? "NaN (255)" : "NaN");
+    report(Level::warning, "scale-negative", counts.negative, "negative");
+    const std::uint64_t erased = counts.zero * weights_a_scale(module_, counts.values);
+    report(Level::warning, "scale-zero", counts.zero,
+           erased > 0 ? fmt::format("zero, {} weights erased", erased) : "zero");
+    if (dtype_bits(info.dtype) > 8) check_exponents(info, counts);
+    if (counts.has_number()) largest_ = std::max(largest_, double(counts.largest));
+    seen_ = true;
+  }
+
+  // 120 stored as 120.0: the exponent byte of 2^-7 copied as a number.
+  void check_exponents(const TensorInfo& info, const ScaleCounts& counts) {
+    if (counts.whole != counts.values || counts.largest < 64.0F) return;
+    exponents_ = true;
+    add(Level::warning, "scale-exponents", info,
+        fmt::format("{} scales, all whole numbers from {:g} to {:g}", counts.values,
+                    counts.smallest, counts.largest),
+        "scales; these look like exponents that were copied as numbers, 120 for 2^-7");
+  }
+
+  void check_global(const TensorInfo& info, const ScaleCounts& counts) {
+    const float value = counts.has_number() ? counts.smallest : std::nanf("");
+    if (counts.not_finite > 0 || counts.negative > 0) {
+      add(Level::error, "global-scale-value", info,
+          counts.not_finite > 0
+              ? fmt::format("{} of {} are nan or inf", counts.not_finite, counts.values)
+              : fmt::format("{:g}", value),
+          "a finite number above zero");
+      return;
+    }
+    // A matrix of zeros may have a zero scale: it does no harm.
+    if (counts.zero > 0) {
+      add(Level::warning, "global-scale-zero", info, fmt::format("{:g}", value),
+          "a finite number above zero");
+      return;
+    }
+    const bool divides =
+        module_.scheme.scale && module_.scheme.scale->global_direction == ScaleDirection::divide;
+    global_ = divides ? 1.0 / double(counts.smallest) : double(counts.largest);
+    global_info_ = &info;
+  }
+
+  // The largest weight that codes and scales can make.
+  void check_size() {
+    if (!seen_ || exponents_) return;
+    const double largest = largest_ * global_ * largest_code(module_.scheme.weight);
+    if (largest <= implausible_weight) return;
+    const bool by_global = global_info_ != nullptr && global_ > 1.0;
+    validation_.add(
+        module_, Level::warning, by_global ? "global-scale-direction" : "scale-direction",
+        by_global ? global_info_->name : module_.name,
+        fmt::format("weights up to {:g}: scales up to {:g}{}", largest, largest_,
+                    global_info_ != nullptr ? fmt::format(", global factor {:g}", global_) : ""),
+        by_global ? fmt::format("weights below {:g}; {:g} would be plausible the other way round",
+                                implausible_weight, 1.0 / global_)
+                  : fmt::format("weights below {:g}; is it a divisor?", implausible_weight));
+  }
+
+  Validation& validation_;
+  const Module& module_;
+  double largest_ = 0;
+  double global_ = 1;
+  const TensorInfo* global_info_ = nullptr;
+  bool seen_ = false;
+  bool exponents_ = false;
+
+ public:
+  // What the largest scale comes to, for comparison with other experts.
+  std::optional<double> largest() const {
+    return seen_ ? std::optional(largest_ * global_) : std::nullopt;
+  }
+};
+
+}  // namespace
+
+std::optional<double> validate_scale_values(Validation& validation, const Module& module) {
+  if (!module.scheme.quantized() || module.scheme.ggml_type) return std::nullopt;
+  ModuleScales scales(validation, module);
+  scales.run();
+  return scales.largest();
+}
+
+}  // namespace fewbit
