@@ -71,10 +71,20 @@ Json bench_json(const bench::LayerBench& result) {
   return out;
 }
 
+void list_shapes(const Options& options, const std::vector<bench::LayerShape>& shapes) {
+  if (!options.json) {
+    print_out("{}\n", known_names(shapes));
+    return;
+  }
+  Json names{Json::Array{}};
+  for (const bench::LayerShape& shape : shapes) names.push_back(shape.name);
+  print_json(names);
+}
+
 Result<int> run_bench(Options& options) {
   FEWBIT_TRY(const std::vector<bench::LayerShape> shapes, chosen_shapes(options));
   if (options.list) {
-    print_out("{}\n", known_names(shapes));
+    list_shapes(options, shapes);
     return exit_fine;
   }
   FEWBIT_TRY(options.layer.activation_dtype, parse_activation_dtype(options.activation_dtype));
@@ -109,7 +119,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--seconds", options->layer.seconds, "Measured time of each number of tokens")
-      ->check(CLI::Range(0.01, 3600.0));
+      ->check(number_between(0.01, 3600));
   add_backend_option(*command, options->layer.backend);
   add_activation_dtype_option(*command, options->activation_dtype);
   add_threads_option(*command, *options);

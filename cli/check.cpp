@@ -161,8 +161,9 @@ void print_findings(const std::vector<Finding>& findings) {
   }
   print_out("findings\n");
   for (const Finding& f : findings) {
-    print_out("  {:<7} {}  {}\n          found {}{}{}\n", level_name(f.level), f.rule, f.where,
-              f.found, f.expected.empty() ? "" : "; expected ", f.expected);
+    const std::string text = f.found + (f.expected.empty() ? "" : "; expected " + f.expected);
+    print_out("  {:<7} {}  {}\n          found {}\n", level_name(f.level), f.rule,
+              printable_line(f.where), printable_line(text));
   }
   print_out("\n");
 }
@@ -226,7 +227,9 @@ void add_check(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "check", "What each tensor of a checkpoint is, whether the parts fit, what can run it");
-  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")
+      ->required()
+      ->check(not_empty);
   command->add_flag("--headers-only", options->headers_only, "Do not read the scales");
   add_json_option(*command, *options);
   command->footer(

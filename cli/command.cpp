@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
@@ -52,7 +53,7 @@ static Json error_json(const char* code, const std::string& what, const std::str
 }
 
 void print_error(const Error& error, bool json) {
-  print_err("error: {}\n", error.message());
+  print_err("error: {}\n", printable_line(error.message()));
   if (json) print_json(error_json(error_code_name(error.code), error.what, error.where));
 }
 
@@ -88,6 +89,22 @@ std::uint64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+const CLI::Validator not_empty(
+    [](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
+
+CLI::Validator number_between(double low, double high) {
+  const std::string range = fmt::format("{:g} to {:g}", low, high);
+  return CLI::Validator(
+      [low, high, range](const std::string& text) {
+        double value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool number = error == std::errc{} && end == text.data() + text.size();
+        return number && value >= low && value <= high ? std::string()
+                                                       : "'" + text + "' is not from " + range;
+      },
+      range);
 }
 
 Result<DType> parse_activation_dtype(const std::string& name) {

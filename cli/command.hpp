@@ -12,6 +12,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/fewbit.hpp"
+#include "printable.hpp"
 
 namespace fewbit::cli {
 
@@ -36,9 +37,10 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
 // Text for stdout and stderr. Nothing throws when a stream can't be written: output_failed() tells.
 void write_out(std::string_view text);
 void write_err(std::string_view text);
+// Names and texts of files reach the terminal as printable().
 template <class... Args>
 void print_out(fmt::format_string<Args...> format, Args&&... args) {
-  write_out(fmt::format(format, std::forward<Args>(args)...));
+  write_out(printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 template <class... Args>
 void print_err(fmt::format_string<Args...> format, Args&&... args) {
@@ -56,6 +58,9 @@ void print_usage_error(std::string_view what, bool json);
 std::string bytes_text(std::uint64_t bytes);
 std::uint64_t peak_rss_bytes();
 
+extern const CLI::Validator not_empty;
+// A number of [low, high]; unlike CLI::Range it refuses NaN.
+CLI::Validator number_between(double low, double high);
 Result<DType> parse_activation_dtype(const std::string& name);
 Result<std::string> read_text_file(const std::filesystem::path& path);
 

@@ -66,7 +66,7 @@ void add_convert(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("convert", "Quantized checkpoint back to bf16, f16 or f32 weights");
-  command->add_option("DIR", options->path, "Quantized checkpoint")->required();
+  command->add_option("DIR", options->path, "Quantized checkpoint")->required()->check(not_empty);
   command->add_option("-o,--output", options->output, "New directory")->required();
   command->add_option("--to", options->target, "bf16, f16 or f32")
       ->required()

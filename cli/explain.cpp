@@ -56,7 +56,9 @@ void add_explain(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("explain", "Which backend runs an MoE layer, and why the others don't");
-  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")
+      ->required()
+      ->check(not_empty);
   command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
       ->check(CLI::Range(0, 1 << 20));
   command

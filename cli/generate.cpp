@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "command.hpp"
@@ -21,7 +21,9 @@ struct Options : ModelCommandOptions {
 // Text as it comes, held back until a UTF-8 sequence is complete.
 class StreamPrinter {
  public:
-  explicit StreamPrinter(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // The prompt comes first, with the first token: nothing is printed of a refused request.
+  StreamPrinter(const Tokenizer& tokenizer, std::string prompt)
+      : tokenizer_(tokenizer), pending_(std::move(prompt)) {}
 
   bool print(std::int32_t id) {
     const auto bytes = tokenizer_.decode(std::span(&id, 1));
@@ -51,15 +53,6 @@ class StreamPrinter {
   const Tokenizer& tokenizer_;
   std::string pending_;
 };
-
-// A range check alone lets NaN through.
-std::string check_temperature(const std::string& text) {
-  float value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool number = error == std::errc{} && end == text.data() + text.size();
-  if (number && std::isfinite(value) && value >= 0) return "";
-  return "'" + text + "' is no number of at least 0";
-}
 
 // A whole number of 64 bits; empty text: fine. CLI11 by itself wraps negative and larger ones.
 std::string check_seed(const std::string& text) {
@@ -96,10 +89,8 @@ Result<int> run_generate(Options& options) {
   FEWBIT_TRY(const LoadedModel loaded, load_model(options, 512));
   const Result<std::vector<std::int32_t>> prompt = loaded.tokenizer.encode(options.prompt);
   if (!prompt) return Error{prompt.error().code, prompt.error().what, "--prompt"};
-  StreamPrinter printer(loaded.tokenizer);
+  StreamPrinter printer(loaded.tokenizer, options.prompt);
   if (!options.json) {
-    print_out("{}", options.prompt);
-    std::fflush(stdout);
     options.generate.on_token = [&printer](std::int32_t id) { return printer.print(id); };
   }
   FEWBIT_TRY(const Generation g, generate(loaded.model, *prompt, options.generate));
@@ -129,11 +120,11 @@ void add_generate(CLI::App& app, int& exit_code) {
   command->add_option("--max-tokens", options->generate.max_new_tokens, "Most new tokens")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest")
-      ->check(CLI::Validator(check_temperature, "NUMBER >= 0"));
+      ->check(number_between(0, std::numeric_limits<float>::max()));
   command->add_option("--top-k", sampling.top_k, "Draw from the k likeliest; 0: all")
       ->check(CLI::Range(0, 1 << 30));
   command->add_option("--top-p", sampling.top_p, "Draw from the likeliest with this share; 1: all")
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(number_between(1e-6, 1));
   command->add_option("--seed", sampling.seed, "Same seed, same text: 0 to 2^64-1")
       ->check(seed_number);
   command->footer(

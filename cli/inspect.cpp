@@ -162,8 +162,11 @@ void add_inspect(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Every module with role, scheme and bytes; or one module or tensor in detail");
-  command->add_option("DIR", options->path, "Checkpoint directory, index or file")->required();
-  command->add_option("NAME", options->name, "A tensor (statistics) or a module (its tensors)");
+  command->add_option("DIR", options->path, "Checkpoint directory, index or file")
+      ->required()
+      ->check(not_empty);
+  command->add_option("NAME", options->name, "A tensor (statistics) or a module (its tensors)")
+      ->check(not_empty);
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit inspect models/tiny-moe\n"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include "command.hpp"
@@ -39,6 +40,20 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_backends(app, exit_code);
 }
 
+// CLI11 says only that a command is required.
+bool is_unknown_command(const CLI::App& app, int argc, char** argv, bool json) {
+  if (argc < 2 || argv[1][0] == '-') return false;
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return false;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  const std::string text = "no command '" + printable_line(argv[1]) + "'; known: " + known;
+  print_err("error: {}\n", text);
+  print_usage_error(text, json);
+  return true;
+}
+
 int run(int argc, char** argv, bool json) {
   CLI::App app{
       "fewbit reads, checks, quantizes and runs low-bit checkpoints of Mixture-of-Experts language "
@@ -51,6 +66,7 @@ int run(int argc, char** argv, bool json) {
       "FEWBIT_THREADS.");
   int exit_code = exit_fine;
   add_commands(app, exit_code);
+  if (is_unknown_command(app, argc, argv, json)) return exit_usage;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -17,7 +17,8 @@ std::string backend_of(const Model& model) {
 
 void add_model_options(CLI::App& command, ModelCommandOptions& options) {
   command.add_option("MODEL", options.path, "Checkpoint directory with config and tokenizer")
-      ->required();
+      ->required()
+      ->check(not_empty);
   add_activation_dtype_option(command, options.activation_dtype);
   add_backend_option(command, options.backend);
   add_threads_option(command, options);

@@ -76,7 +76,9 @@ void add_quantize(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("quantize", "16-bit checkpoint to ModelOpt NVFP4, experts by default");
-  command->add_option("DIR", options->path, "Source checkpoint (bf16, f16 or f32)")->required();
+  command->add_option("DIR", options->path, "Source checkpoint (bf16, f16 or f32)")
+      ->required()
+      ->check(not_empty);
   command->add_option("-o,--output", options->output, "New directory")->required();
   command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4")
       ->check(CLI::IsMember({"nvfp4"}));

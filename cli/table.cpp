@@ -5,10 +5,13 @@
 
 #include <algorithm>
 
+#include "printable.hpp"
+
 namespace fewbit::cli {
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = printable_line(cell);
   rows_.push_back(std::move(cells));
 }
 

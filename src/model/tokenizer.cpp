@@ -7,6 +7,7 @@
 
 #include "checkpoint/json.hpp"
 #include "core/quote.hpp"
+#include "core/utf8.hpp"
 #include "fewbit/model.hpp"
 #include "model/tokenizer_added.hpp"
 #include "model/tokenizer_bpe.hpp"
@@ -87,10 +88,10 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text) const
     return Error{ErrorCode::limit,
                  fmt::format("text of {} bytes, at most {}", text.size(), max_text_bytes), ""};
   }
-  if (const auto at = find_ill_formed_utf8(text)) {
+  if (const std::size_t at = utf8_valid_prefix(text); at < text.size()) {
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("byte {} of {} (0x{:02x}) is not UTF-8", *at, text.size(),
-                             static_cast<unsigned char>(text[*at])),
+                 fmt::format("byte {} of {} (0x{:02x}) is not UTF-8", at, text.size(),
+                             static_cast<unsigned char>(text[at])),
                  ""};
   }
   std::vector<std::int32_t> ids;

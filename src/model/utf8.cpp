@@ -54,15 +54,6 @@ void append_utf8(char32_t code_point, std::string& out) {
   }
 }
 
-std::optional<std::size_t> find_ill_formed_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Step step = utf8_step(text.substr(at));
-    if (!step.valid) return at;
-    at += step.bytes;
-  }
-  return std::nullopt;
-}
-
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,9 +22,6 @@ Utf8Step utf8_step(std::string_view text);
 
 // code_point: a Unicode scalar value.
 void append_utf8(char32_t code_point, std::string& out);
-
-// Position of the first byte that begins no well-formed sequence; empty when all is well-formed.
-std::optional<std::size_t> find_ill_formed_utf8(std::string_view text);
 
 // Unicode White_Space.
 bool is_white_space(char32_t code_point);

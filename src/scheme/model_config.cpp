@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/quote.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -36,9 +38,10 @@ Result<const Family*> find_family(const ConfigSection& config, const std::string
     if (family.model_type == model_type) return &family;
     known += (known.empty() ? "" : ", ") + std::string(family.model_type);
   }
-  return Error{ErrorCode::unsupported,
-               fmt::format("model_type is \"{}\", expected one of: {}", model_type, known),
-               config.where()};
+  return Error{
+      ErrorCode::unsupported,
+      fmt::format("the keys of model_type {} are not known; known: {}", quote(model_type), known),
+      config.where()};
 }
 
 Error inconsistent(const ConfigSection& config, std::string what) {
@@ -237,8 +240,7 @@ Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
                  where};
   }
   if (!root->is_object()) {
-    return Error{ErrorCode::corrupt, fmt::format("found {}, expected an object", root->kind()),
-                 where};
+    return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", root->kind()), where};
   }
   const ConfigSection config(*root, where);
   ModelConfig model;

@@ -42,6 +42,11 @@ Result<void> refuse_sliding_window(const ConfigSection& config) {
     if (array == nullptr) {
       return config.refuse(ErrorCode::corrupt, types.key, *types.value, "a list of strings");
     }
+    FEWBIT_TRY(const auto layers, config.integer({"num_hidden_layers"}, 1, INT64_MAX));
+    if (layers && static_cast<std::int64_t>(array->size()) != *layers) {
+      return config.refuse(ErrorCode::inconsistent, types.key, *types.value,
+                           fmt::format("an entry for each of {} layers", *layers));
+    }
     for (const Json& item : *array) {
       const std::string* type = item.as_string();
       if (type == nullptr || *type != "full_attention") {

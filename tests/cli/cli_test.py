@@ -18,6 +18,8 @@ FEWBIT = sys.argv[1]
 MODEL = pathlib.Path(sys.argv[2])
 # Of this model, by independent arithmetic on dequantized weights.
 REFERENCE_PERPLEXITY = 73.806
+# The 16-bit model that it was made from, with figures of independent code; not everywhere.
+SOURCE = pathlib.Path(__file__).parents[3] / "shared" / "models" / "tiny-moe"
 
 
 def run(*args, env=None):
@@ -44,6 +46,21 @@ def rewrite_header(path, change):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Terminal(unittest.TestCase):
+    def test_names_in_a_file_can_not_steer_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header = json.dumps(
+                {"\x1b[31mred\nx": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+            pathlib.Path(folder, "model.safetensors").write_bytes(
+                struct.pack("<Q", len(header)) + header + b"1234")
+            pathlib.Path(folder, "config.json").write_text('{"model_type": "q\\u001b[2Jx"}')
+            for command in (("check",), ("inspect",), ("eval", "--text", MODEL / "val.txt")):
+                result = run(command[0], folder, *command[1:])
+                text = result.stdout + result.stderr
+                self.assertNotIn("\x1b", text)
+                self.assertIn("\\x1b[2Jx" if command[0] == "eval" else "\\x1b[31mred\\x0ax", text)
 
 
 class Copy(unittest.TestCase):
@@ -131,8 +148,12 @@ class Usage(unittest.TestCase):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn("Example", result.stdout)
-        for args in ((), ("nonsense",), ("check",), ("eval", MODEL), ("cpu", "--what")):
+        for args in ((), ("check",), ("check", ""), ("eval", MODEL), ("cpu", "--what"),
+                     ("inspect", MODEL, "")):
             self.assertEqual(run(*args).returncode, 2, args)
+        wrong = run("frob")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("no command 'frob'; known: check, ", wrong.stderr)
 
     def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
         text = MODEL / "val.txt"
@@ -153,7 +174,7 @@ class Usage(unittest.TestCase):
     def test_numbers_out_of_range_are_usage_errors(self):
         for option, values in {
             "--temperature": ("-1", "nan"),
-            "--top-p": ("0", "2"),
+            "--top-p": ("0", "2", "nan"),
             "--top-k": ("-1",),
             "--seed": ("-1", "18446744073709551616", "x"),
             "--threads": ("-1", "100000"),
@@ -163,6 +184,41 @@ class Usage(unittest.TestCase):
                 result = run("generate", MODEL, "--prompt", "x", f"{option}={value}", "--json")
                 self.assertEqual(result.returncode, 2, (option, value))
                 self.assertEqual(json.loads(result.stdout)["error"]["code"], "usage")
+        self.assertEqual(run("bench", "tiny-moe", "--seconds", "nan").returncode, 2)
+
+    def test_names_of_shapes_as_json(self):
+        self.assertIn("tiny-moe", run_json(self, "bench", "--list"))
+
+    def test_nothing_is_printed_of_a_refused_prompt(self):
+        result = run("generate", MODEL, "--prompt", "word " * 600)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("512", result.stderr)
+
+
+@unittest.skipUnless(os.environ.get("FEWBIT_TEST_PERPLEXITY"), "not in this build: too slow with sanitizers")
+@unittest.skipUnless(SOURCE.is_dir(), f"{SOURCE} is not there")
+class Perplexity(unittest.TestCase):
+    """Against the figures beside the 16-bit model."""
+
+    def eval(self, model, dtype):
+        report = run_json(self, "eval", model, "--text", SOURCE / "val.txt", "--activation-dtype", dtype)
+        return report["perplexity"]
+
+    def test_of_the_16_bit_model(self):
+        want = json.loads((SOURCE / "rtn_reference.json").read_text())["results"]["bf16"]["perplexity"]
+        self.assertAlmostEqual(self.eval(SOURCE, "f32"), want, delta=0.01)
+        self.assertAlmostEqual(self.eval(SOURCE, "bf16"), want, delta=0.005 * want)
+
+    def test_of_its_quantized_experts_and_of_these_decoded(self):
+        want = json.loads((SOURCE / "rtn_reference.json").read_text())["results"]["nvfp4"]["perplexity"]
+        with tempfile.TemporaryDirectory() as folder:
+            quantized, decoded = pathlib.Path(folder, "q"), pathlib.Path(folder, "d")
+            run_json(self, "quantize", SOURCE, "-o", quantized)
+            run_json(self, "convert", quantized, "-o", decoded, "--to", "bf16")
+            low_bit = self.eval(quantized, "f32")
+            self.assertAlmostEqual(low_bit, want, delta=0.15)
+            self.assertAlmostEqual(self.eval(decoded, "f32"), low_bit, delta=0.002 * low_bit)
+            self.assertAlmostEqual(self.eval(quantized, "bf16"), want, delta=0.005 * want)
 
     def test_lost_output_is_a_failure(self):
         for args in (("check", MODEL), ("inspect", MODEL, "--json"), ("check", "/nonexistent")):
