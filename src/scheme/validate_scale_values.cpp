@@ -52,10 +52,22 @@ double largest_code(DType weight) {
   }
 }
 
-// Weights that share one of `scales` scales.
+std::int64_t product(std::int64_t a, std::int64_t b) { return checked_mul(a, b).value_or(0); }
+std::int64_t parts(std::int64_t size, std::int64_t each) {
+  return each > 0 && size > 0 ? ceil_div(size, each) : 1;
+}
+
+// Scales that the matrix has; a file may hold more, as padding of zeros. 0: unknown.
+std::uint64_t scales_needed(const Module& module) {
+  if (!module.scheme.scale || module.n < 1 || module.k < 1) return 0;
+  const Granularity grid = module.scheme.scale->granularity;
+  const std::int64_t one = product(parts(module.n, grid.rows), parts(module.k, grid.cols));
+  return static_cast<std::uint64_t>(product(one, std::max<std::int64_t>(module.experts, 1)));
+}
+
 std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
-  const auto weights = checked_mul(module.n, module.k).value_or(0);
-  const auto all = checked_mul(weights, std::max<std::int64_t>(module.experts, 1)).value_or(0);
+  const std::int64_t all =
+      product(product(module.n, module.k), std::max<std::int64_t>(module.experts, 1));
   return scales > 0 ? static_cast<std::uint64_t>(all) / scales : 0;
 }
 
@@ -104,8 +116,11 @@ class ModuleScales {
     const bool exponents = meaning(module_, info) == DType::f8_e8m0;
     report(Level::error, "scale-nan", counts.not_finite, exponents ? "NaN (255)" : "NaN");
     report(Level::warning, "scale-negative", counts.negative, "negative");
-    const std::uint64_t erased = counts.zero * weights_a_scale(module_, counts.values);
-    report(Level::warning, "scale-zero", counts.zero,
+    const std::uint64_t needed = scales_needed(module_);
+    const std::uint64_t used = needed > 0 ? std::min(needed, counts.values) : counts.values;
+    const std::uint64_t zero = counts.zero - std::min(counts.zero, counts.values - used);
+    const std::uint64_t erased = zero * weights_a_scale(module_, used);
+    report(Level::warning, "scale-zero", zero,
            erased > 0 ? fmt::format("zero, {} weights erased", erased) : "zero");
     if (dtype_bits(info.dtype) > 8) check_exponents(info, counts);
     if (counts.has_number()) largest_ = std::max(largest_, double(counts.largest));
