@@ -45,8 +45,10 @@ Result<ModelConfig> runnable_config(const Checkpoint& checkpoint) {
 
 void add_config_error(Report& report, const Error& error) {
   report.config_error = error.message();
-  // Without a config it may be no language model at all.
-  const Level level = error.code == ErrorCode::not_found ? Level::warning : Level::error;
+  // Without a config it may be no language model at all; a GGUF file never has one.
+  const Level level = report.checkpoint.gguf_metadata() != nullptr ? Level::info
+                      : error.code == ErrorCode::not_found         ? Level::warning
+                                                                   : Level::error;
   report.findings.push_back(
       {level, "config-unreadable", error.where, error.what, "a model that can be run"});
 }

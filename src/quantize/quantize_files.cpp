@@ -98,6 +98,8 @@ Result<void> write_quantized_files(const Checkpoint& source, const QuantizePlan&
 
 Result<void> write_dequantized_files(const Checkpoint& source, DType dtype,
                                      CheckpointWriter& writer) {
+  // Files beside a GGUF file are not its own.
+  if (source.gguf_metadata() != nullptr) return {};
   FEWBIT_TRY(const Json config, read_config(source));
   Json::Object kept;
   for (const Json::Member& member : *config.as_object()) {

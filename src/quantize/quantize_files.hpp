@@ -11,7 +11,8 @@ namespace fewbit {
 Result<void> write_quantized_files(const Checkpoint& source, const QuantizePlan& plan,
                                    CheckpointWriter& writer);
 
-// config.json without its quantization_config, and every other small file of the source.
+// config.json without its quantization_config, and every other small file of the source; nothing
+// for a GGUF source.
 Result<void> write_dequantized_files(const Checkpoint& source, DType dtype,
                                      CheckpointWriter& writer);
 

@@ -122,15 +122,28 @@ void validate_scales(Validation& validation, const Module& module, const TensorI
   }
 }
 
+// One f32 for the tensor, or one an expert.
+void validate_factor(Validation& validation, const Module& module, const TensorInfo& factor) {
+  const auto elements = shape_elements(factor.shape);
+  const bool one = elements && *elements == 1;
+  const bool each = elements && module.experts > 0 && *elements == module.experts;
+  if (factor.dtype == DType::f32 && (one || each)) return;
+  validation.add(module, Level::error, "scale-shape", factor.name,
+                 fmt::format("{} {}", dtype_name(factor.dtype), shape_text(factor.shape)),
+                 module.experts > 0 ? fmt::format("f32 [1] or [{}]", module.experts) : "f32 [1]");
+}
+
 }  // namespace
 
 void validate_gguf(Validation& validation, const Module& module) {
   const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
   if (weight == nullptr) return;
   if (validation.depth == Depth::scales) validate_scales(validation, module, *weight);
-  const bool factor = !module.part("scale").empty() || !module.part("weight.scale").empty();
+  const std::string_view suffix = module.part("scale").empty() ? "weight.scale" : "scale";
+  const TensorInfo* factor = validation.checkpoint.find(module.part(suffix));
+  if (factor != nullptr) validate_factor(validation, module, *factor);
   constexpr int nvfp4 = 40;
-  if (module.scheme.ggml_type == nvfp4 && !factor) {
+  if (module.scheme.ggml_type == nvfp4 && factor == nullptr) {
     validation.add(module, Level::info, "gguf-factor-missing", weight->name,
                    "NVFP4 blocks without a factor beside them", "one, or blocks for a factor of 1");
   }

@@ -86,6 +86,8 @@ def main():
 
     seeds = {"checkpoint": {}, "tokenizer": {}, "pattern": {}}
     for one in run.all_cases():
+        if type(one) is not case.Case:  # a GGUF file
+            continue
         seeds["checkpoint"][one.name] = checkpoint_seed(one, case.DTYPES)
     for number, tokenizer in enumerate(tokenizers()):
         seeds["tokenizer"][str(number)] = json.dumps(tokenizer).encode()

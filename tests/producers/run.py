@@ -46,7 +46,7 @@ def findings_problems(case, code, report):
             for f in report["findings"]
             if f["level"] != "info" and f["rule"] not in ALWAYS_ALLOWED.union(case.warnings)
         ]
-        wanted = int(any(f["level"] == "error" for f in report["findings"]))
+        wanted = int(any(f["level"] != "info" for f in report["findings"]))
         if code != wanted:
             problems.append(f"check exits {code}, expected {wanted}")
     return problems

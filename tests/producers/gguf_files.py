@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF: blocks of every type, made and decoded by the reference gguf package."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from case import Case, random
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFWriter, quants
+from gguf.constants import GGML_QUANT_SIZES
+
+ENCODED = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"]
+# Decoded by the package, not encoded: random blocks whose f16 scales at these bytes are made finite.
+DECODED = {"Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
+NAMED = ["IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ3_S", "IQ2_S", "IQ1_M"]
+ARCHITECTURE = "qwen3moe"
+
+
+@dataclass
+class GgufCase(Case):
+    """tensors: name -> (type, bytes [..., row bytes])."""
+
+    pairs: dict = field(default_factory=dict)
+    split: int = 0  # most tensors of one file; 0: one file
+
+    def write(self, folder):
+        folder.mkdir(parents=True)
+        writer = GGUFWriter(folder / "model.gguf", ARCHITECTURE, split_max_tensors=self.split)
+        for key, value in self.pairs.items():
+            writer.add_uint32(key, value)
+        for name, (kind, data) in self.tensors.items():
+            writer.add_tensor(name, data, raw_dtype=Type[kind])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def blocks(rng, kind, shape):
+    """Bytes of a tensor and its values."""
+    if kind in ENCODED:
+        data = quants.quantize(rng.standard_normal(shape).astype(np.float32), Type[kind])
+    else:
+        elements, size = GGML_QUANT_SIZES[Type[kind]]
+        data = rng.integers(0, 256, (*shape[:-1], shape[-1] // elements, size), dtype=np.uint8)
+        for at in DECODED.get(kind, []):
+            scales = rng.standard_normal(data.shape[:-1]).astype(np.float16)
+            data[..., at : at + 2] = scales.view(np.uint8).reshape(*data.shape[:-1], 2)
+        data = data.reshape(*shape[:-1], -1)
+    if kind in NAMED:
+        return data, None
+    return data, quants.dequantize(data, Type[kind]).astype(np.float64)
+
+
+def moe(name, kind, **options):
+    """A layer with two stacked experts of one type."""
+    rng = random(name)
+    case = GgufCase(name, {}, **options)
+    for tensor, shape in [("ffn_gate_exps", (2, 8, 256)), ("ffn_up_exps", (2, 8, 256)), ("ffn_down_exps", (2, 16, 256))]:
+        full = f"blk.0.{tensor}.weight"
+        data, values = blocks(rng, kind, shape)
+        case.tensors[full] = (kind, data)
+        if values is not None:
+            case.values[full] = values
+        case.schemes[f"blk.0.{tensor}"] = kind.lower() if kind in ENCODED[:3] else kind
+    data, case.values["blk.0.ffn_gate_inp.weight"] = blocks(rng, "F32", (2, 256))
+    case.tensors["blk.0.ffn_gate_inp.weight"] = ("F32", data)
+    return case
+
+
+def nvfp4(name, factors):
+    """Each expert's factor is a tensor of its own, and applies to all of the expert."""
+    rng = random(name)
+    case = GgufCase(name, {})
+    data = rng.integers(0, 256, (2, 8, 144), dtype=np.uint8)  # 4 blocks of 36 bytes a row
+    scales = data.reshape(2, 8, 4, 36)[..., :4]
+    scales[...] = rng.integers(0x20, 0x50, scales.shape)
+    values = quants.dequantize(data, Type.NVFP4).astype(np.float64)
+    case.tensors["blk.0.ffn_up_exps.weight"] = ("NVFP4", data)
+    case.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.array(factors, np.float32))
+    case.values["blk.0.ffn_up_exps.weight"] = values * np.array(factors, np.float32).astype(np.float64)[:, None, None]
+    case.schemes["blk.0.ffn_up_exps"] = "GGUF NVFP4"
+    return case
+
+
+def cases():
+    for kind in [*ENCODED[3:], *DECODED]:
+        yield moe(f"gguf-{kind.lower()}", kind)
+    yield moe("gguf-split", "Q4_K", split=2)
+    yield nvfp4("gguf-nvfp4", [0.5, 3])
+    factor_count = nvfp4("gguf-nvfp4-three-factors-for-two-experts", [1, 2])
+    factor_count.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.ones(3, np.float32))
+    factor_count.values, factor_count.faults = {}, ("scale-shape",)
+    yield factor_count
+    for kind in NAMED:
+        case = moe(f"gguf-{kind.lower()}", kind)
+        case.values, case.faults = {}, ("module-unreadable",)
+        yield case
