@@ -9,7 +9,9 @@
 #include "command.hpp"
 #include "inventory.hpp"
 #include "layer_problem.hpp"
+#include "memory_plan.hpp"
 #include "model/families/family.hpp"
+#include "splits.hpp"
 #include "table.hpp"
 
 namespace fewbit::cli {
@@ -30,6 +32,8 @@ struct Report {
   std::optional<LayerProblem> layer;  // of the first MoE layer
   std::optional<Selection> selection;
   std::string layer_error;
+  std::optional<MemoryPlan> memory;
+  Splits splits;
 };
 
 void add_findings(std::vector<Finding>& all, std::span<const Finding> more) {
@@ -94,6 +98,11 @@ void describe_tokenizer(Report& report) {
   }
 }
 
+void describe_memory(Report& report) {
+  const auto device = detect_cpu();
+  if (device) report.memory = plan_memory(report.checkpoint, report.identified, *device);
+}
+
 bool is_runnable(const Report& report) {
   return report.config.has_value() && report.layer_error.empty() &&
          std::none_of(report.findings.begin(), report.findings.end(),
@@ -103,7 +112,7 @@ bool is_runnable(const Report& report) {
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
-  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}};
+  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}};
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
   add_findings(report.findings, validate(checkpoint, report.identified,
@@ -111,6 +120,8 @@ Result<Report> make_report(const Options& options) {
   report.inventory = take_inventory(checkpoint, report.identified);
   describe_layer(report);
   describe_tokenizer(report);
+  describe_memory(report);
+  report.splits = plan_splits(checkpoint, report.identified);
   std::stable_sort(report.findings.begin(), report.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.level > b.level; });
   return report;
@@ -188,7 +199,11 @@ void print_layer(const Report& report) {
       print_out("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
     }
   }
-  print_out("memory: {} as stored\n", bytes_text(report.checkpoint.total_bytes()));
+}
+
+void print_plans(const Report& report) {
+  if (report.memory) print_out("memory: {}\n\n", memory_text(*report.memory));
+  print_out("{}", splits_text(report.splits));
 }
 
 Json report_json(const Report& report) {
@@ -207,6 +222,8 @@ Json report_json(const Report& report) {
   if (!report.config_error.empty()) out.set("config_error", report.config_error);
   if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
   if (report.selection) out.set("selection", selection_json(*report.selection));
+  if (report.memory) out.set("memory", memory_json(*report.memory));
+  out.set("splits", splits_json(report.splits));
   return out;
 }
 
@@ -219,6 +236,7 @@ Result<int> run_check(const Options& options) {
     print_inventory(report.inventory);
     print_findings(report.findings);
     print_layer(report);
+    print_plans(report);
   }
   return has_problem(report) ? exit_failure : exit_fine;
 }

@@ -123,17 +123,34 @@ Result<int> show_codes(const Options& options, const TensorInfo& info) {
   return exit_fine;
 }
 
+// What bytes of a scale mean: exponents stand in u8 where a writer has no type for them.
+DType meaning(const Identified& identified, const TensorInfo& info) {
+  if (info.dtype != DType::u8) return info.dtype;
+  for (const Module& module : identified.modules) {
+    for (const Module::Part& part : module.parts) {
+      if (part.tensor != info.name || part.suffix.find("scale") == std::string::npos) continue;
+      const auto& scale = module.scheme.scale;
+      return scale && dtype_bits(scale->dtype) == 8 ? scale->dtype : info.dtype;
+    }
+  }
+  return info.dtype;
+}
+
 Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
-                        const TensorInfo& info) {
-  auto stats = tensor_stats(checkpoint.tensor(info).view, info.blocks);
+                        const Identified& identified, const TensorInfo& info) {
+  TensorView view = checkpoint.tensor(info).view;
+  view.dtype = meaning(identified, info);
+  auto stats = tensor_stats(view, info.blocks);
   if (!stats && stats.error().code == ErrorCode::unsupported) return show_codes(options, info);
   if (!stats) return Error{stats.error().code, stats.error().what, info.name};
   if (options.json) {
     Json out = stats_json(*stats);
     out.set("tensor", info.name);
     out.set("dtype", stored_type_name(info));
+    if (view.dtype != info.dtype) out.set("read_as", dtype_name(view.dtype));
     print_json(out);
   } else {
+    if (view.dtype != info.dtype) print_out("read as {}\n", dtype_name(view.dtype));
     print_stats(info, *stats);
   }
   return exit_fine;
@@ -144,7 +161,7 @@ Result<int> run_inspect(const Options& options) {
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   if (options.name.empty()) return show_all(options, checkpoint, identified);
   if (const TensorInfo* info = checkpoint.find(options.name)) {
-    return show_tensor(options, checkpoint, *info);
+    return show_tensor(options, checkpoint, identified, *info);
   }
   if (const Module* module = identified.find(options.name)) {
     return show_module(options, checkpoint, *module);

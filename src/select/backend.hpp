@@ -2,7 +2,9 @@
 // What a backend is: its rules, its preparation and its run, as one row of backends/list.cpp.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +58,10 @@ struct Backend {
   std::string (*variant)(const MoeProblem&, std::int64_t tokens);
   // Type that sums of products are kept in, for Selection::numerics.
   const char* accumulation = "f32";
+  // Memory of its own that preparation takes for one matrix of a scheme that it can run; 0: the
+  // matrix is read in place. Empty on overflow. No function: all are read in place.
+  std::optional<std::uint64_t> (*packed_bytes)(const Scheme&, std::int64_t n,
+                                               std::int64_t k) = nullptr;
 };
 
 // In order of preference, reference last.

@@ -97,6 +97,25 @@ class Reports(unittest.TestCase):
         self.assertTrue(all("NVFP4" in r["scheme"] for r in experts))
         self.assertFalse([f for f in report["findings"] if f["level"] != "info"])
 
+    def test_check_plans_memory_and_splits(self):
+        report = run_json(self, "check", MODEL)
+        memory = report["memory"]
+        self.assertEqual(memory["stored"], report["bytes"])
+        # Experts are packed to their own size and a factor; all else is read in place.
+        self.assertLessEqual(abs(memory["prepared"] - memory["stored"]), 8192)
+        self.assertGreater(memory["packed"], 0)
+        self.assertEqual(sum(memory["matrices_by_backend"].values()), 6 * (16 * 3 + 4 + 1))
+        tensor = {p["ranks"]: p for p in report["splits"]["tensor_parallel"]}
+        self.assertEqual([tensor[n]["fit"] for n in (1, 2, 4, 8, 16)], ["even"] * 4 + ["none"])
+        self.assertEqual(tensor[2]["reasons"], [])
+        self.assertIn("each is held by 2 ranks", tensor[4]["reasons"][0]["why"])
+        self.assertTrue(any("0.5 groups of 16" in r["why"] for r in tensor[16]["reasons"]))
+        experts = report["splits"]["expert_parallel"]
+        self.assertTrue(all(p["fit"] == "even" for p in experts))
+        text = run("check", MODEL).stdout
+        self.assertIn("TP 1, 2  evenly", text)
+        self.assertLess(len(text.splitlines()), 60)
+
     def test_explain_lists_backends_with_reference_last(self):
         report = run_json(self, "explain", MODEL)
         names = [c["backend"] for c in report["candidates"]]

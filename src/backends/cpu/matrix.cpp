@@ -17,13 +17,14 @@ Dims dims_of(const QuantizedTensor& tensor) { return {.n = tensor.n, .k = tensor
 
 }  // namespace
 
-std::optional<std::uint64_t> Matrix::packed_bytes(const QuantizedTensor& tensor) {
-  if (!is_f4(tensor.scheme)) return 0;
+std::optional<std::uint64_t> Matrix::packed_bytes(const Scheme& scheme, std::int64_t n,
+                                                  std::int64_t k) {
+  if (!is_f4(scheme)) return 0;
   // Below n * k of padded rows, which bounds codes and scales.
-  const auto rows = checked_round_up(tensor.n, CpuF4Lane16::block_rows);
-  if (!rows || !checked_mul(*rows, tensor.k)) return std::nullopt;
-  const std::int64_t codes = CpuF4Lane16::bytes(dims_of(tensor));
-  const std::int64_t scales = CpuF4Lane16Scales::bytes({.n = tensor.n, .k = tensor.k / 16});
+  const auto rows = checked_round_up(n, CpuF4Lane16::block_rows);
+  if (!rows || !checked_mul(*rows, k)) return std::nullopt;
+  const std::int64_t codes = CpuF4Lane16::bytes({.n = n, .k = k});
+  const std::int64_t scales = CpuF4Lane16Scales::bytes({.n = n, .k = k / 16});
   return static_cast<std::uint64_t>(round_up(codes, std::int64_t{64}) +
                                     round_up(scales, std::int64_t{64}));
 }

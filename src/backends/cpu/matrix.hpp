@@ -18,7 +18,8 @@ class Matrix {
  public:
   // Bytes that packing needs, a multiple of 64; 0 for weights that are read in place. Empty on
   // overflow.
-  static std::optional<std::uint64_t> packed_bytes(const QuantizedTensor& tensor);
+  static std::optional<std::uint64_t> packed_bytes(const Scheme& scheme, std::int64_t n,
+                                                   std::int64_t k);
   // Packs into `memory` of that size (e2m1) or points at the tensor's own bytes.
   static Matrix make(const Kernels& kernels, const QuantizedTensor& tensor, std::byte* memory);
 

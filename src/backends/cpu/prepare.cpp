@@ -14,7 +14,7 @@ class Offsets {
   // Error limit when the sum overflows.
   Result<std::uint64_t> add(const QuantizedTensor& tensor, const std::string& where) {
     const std::uint64_t offset = total_;
-    const auto bytes = Matrix::packed_bytes(tensor);
+    const auto bytes = Matrix::packed_bytes(tensor.scheme, tensor.n, tensor.k);
     const auto sum = bytes ? checked_add(total_, *bytes) : std::nullopt;
     if (!sum) {
       return Error{ErrorCode::limit,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/matrix.hpp"
 #include "backends/cpu/panels.hpp"
 #include "layout/cpu_f4_lane16.hpp"
 
@@ -90,6 +91,7 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
              const DeviceInfo& /*device*/,
              Executor& executor) { return prepare_linear(level, problem, weight, executor); },
       .variant = variant,
+      .packed_bytes = Matrix::packed_bytes,
   };
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "select/split_axis.hpp"
+
+#include <numeric>
+
+#include "checkpoint/gguf_types.hpp"
+
+namespace fewbit {
+namespace {
+
+SplitAxis::Along axis_of(Role role) {
+  switch (role) {
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+    case Role::gate_proj:
+    case Role::up_proj:
+    case Role::gate_up_proj:
+    case Role::shared_gate_proj:
+    case Role::shared_up_proj:
+      return SplitAxis::Along::rows;
+    case Role::o_proj:
+    case Role::down_proj:
+    case Role::shared_down_proj:
+      return SplitAxis::Along::columns;
+    default:
+      return SplitAxis::Along::none;
+  }
+}
+
+// Codes that fill whole 32-bit words.
+std::int64_t codes_of_words(DType weight) {
+  const int bits = dtype_bits(weight);
+  return bits > 0 ? 32 / std::gcd(32, bits) : 1;
+}
+
+// Rows of one packed word or byte.
+std::int64_t packed_rows(const Scheme& scheme) {
+  switch (scheme.packing) {
+    case Packing::nibbles_n:
+      return 2;
+    case Packing::words_n:
+      return codes_of_words(scheme.weight);
+    case Packing::shorts_gemv:
+      return 4;
+    default:
+      // Zero points are packed along the rows even where the weights are not.
+      return scheme.zero_points && dtype_bits(scheme.weight) < 8 ? codes_of_words(scheme.weight)
+                                                                 : 1;
+  }
+}
+
+std::int64_t packed_columns(const Scheme& scheme) {
+  switch (scheme.packing) {
+    case Packing::nibbles_k:
+      return 2;
+    case Packing::words_row:
+    case Packing::words_k:
+    case Packing::words_k_minus:
+    case Packing::words_gemv:
+      return codes_of_words(scheme.weight);
+    case Packing::blocks:
+      return 32;
+    default:
+      return 1;
+  }
+}
+
+std::int64_t block_elements(const Scheme& scheme) {
+  const auto types = gguf_types_of(*scheme.ggml_type);
+  return !types.empty() && types.front().elements > 0 ? types.front().elements : 1;
+}
+
+void set_unit(SplitAxis& axis, std::int64_t shared, std::string_view shared_name,
+              std::int64_t packed) {
+  const std::int64_t scale = shared > 0 ? shared : 1;
+  axis.unit = std::lcm(scale, packed);
+  axis.unit_name = axis.unit == scale ? shared_name : "packed words";
+}
+
+}  // namespace
+
+SplitAxis split_axis(const Module& module) {
+  SplitAxis axis;
+  if (!module.unreadable.empty() || module.layer < 0 || module.n < 1 || module.k < 1) return axis;
+  axis.along = axis_of(module.role);
+  if (axis.along == SplitAxis::Along::none) return axis;
+  const Scheme& scheme = module.scheme;
+  const Granularity grid = scheme.scale ? scheme.scale->granularity : Granularity{};
+  if (axis.along == SplitAxis::Along::rows) {
+    axis.size = module.role == Role::gate_up_proj ? module.n / 2 : module.n;
+    set_unit(axis, grid.rows, "blocks", packed_rows(scheme));
+    return axis;
+  }
+  axis.size = module.k;
+  axis.whole_scales = scheme.act_order == ActOrder::group;
+  if (scheme.ggml_type) {
+    set_unit(axis, block_elements(scheme), "blocks", 1);
+  } else {
+    // With act-order any column may be in any group: only words must stay whole.
+    set_unit(axis, axis.whole_scales ? 1 : grid.cols, grid.rows > 1 ? "blocks" : "groups",
+             packed_columns(scheme));
+  }
+  return axis;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Among how many ranks a model can be divided: tensor parallel (each matrix cut along rows or
+// columns) and expert parallel (whole experts).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+enum class SplitFit {
+  even,    // every rank gets the same
+  uneven,  // whole groups, but not as many for every rank
+  none,
+};
+const char* split_fit_name(SplitFit fit);
+
+// One dimension cut among ranks, in units that must stay whole: groups or blocks that share a
+// scale, packed words.
+struct Cut {
+  std::int64_t size = 0;
+  std::int64_t unit = 1;
+  int ranks = 1;
+};
+SplitFit fit_of(const Cut& cut);
+// "1536 / 8 = 192, 1.5 groups of 128; 12 whole groups can be dealt as 4 x 2 and 4 x 1".
+std::string cut_text(const Cut& cut, std::string_view unit_name);
+
+// Sizes that no single matrix has. Empty where the config does not state them.
+struct SplitSizes {
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> kv_heads;
+  std::optional<std::int64_t> vocab;
+  std::optional<std::int64_t> experts;
+};
+SplitSizes read_split_sizes(const Checkpoint& checkpoint);
+
+struct SplitReason {
+  SplitFit fit = SplitFit::even;  // even: a remark
+  std::string what;               // "expert down_proj (46 modules)"
+  std::string why;
+};
+struct SplitPlan {
+  int ranks = 1;
+  SplitFit fit = SplitFit::even;  // the worst of its reasons
+  std::vector<SplitReason> reasons;
+};
+
+// Rows of q, k, v, gate and up are cut, columns of o and down; routers and norms are held by all.
+std::vector<SplitPlan> tensor_splits(const Identified& identified, const SplitSizes& sizes,
+                                     std::span<const int> ranks);
+// Empty when the model has no routed experts.
+std::vector<SplitPlan> expert_splits(const Identified& identified, const SplitSizes& sizes,
+                                     std::span<const int> ranks);
+
+}  // namespace fewbit

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "select/split_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "scheme/small_checkpoint.hpp"
+#include "select/split_axis.hpp"
+
+namespace fewbit {
+namespace {
+
+// Sizes of published models that don't divide at their natural number of ranks.
+TEST(SplitFit, KeepsGroupsWhole) {
+  const struct {
+    Cut cut;
+    SplitFit fit;
+    const char* text;
+  } cases[] = {
+      {{640, 128, 2}, SplitFit::uneven, "640 / 2 = 320, 2.5 groups of 128"},
+      {{1536, 128, 8}, SplitFit::uneven, "1536 / 8 = 192, 1.5 groups of 128"},
+      {{768, 128, 4}, SplitFit::uneven, "768 / 4 = 192, 1.5 groups of 128"},
+      {{3072, 128, 16}, SplitFit::uneven, "3072 / 16 = 192, 1.5 groups of 128"},
+      {{18432, 128, 32}, SplitFit::uneven, "18432 / 32 = 576, 4.5 groups of 128"},
+      {{29568, 128, 2}, SplitFit::uneven, "29568 / 2 = 14784, 115.5 groups of 128"},
+      {{13696, 128, 2}, SplitFit::uneven, "13696 / 2 = 6848, 53.5 groups of 128"},
+      {{1280, 128, 8}, SplitFit::uneven, "1280 / 8 = 160, 1.25 groups of 128"},
+      {{640, 16, 8}, SplitFit::even, "640 / 8 = 80, 5 groups of 16"},
+      {{1856, 16, 4}, SplitFit::even, "1856 / 4 = 464, 29 groups of 16"},
+      {{512, 128, 8}, SplitFit::none, "512 / 8 = 64, 0.5 groups of 128; there are only 4 groups"},
+      {{2050, 1, 4}, SplitFit::uneven, "2050 / 4 = 512.5"},
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(fit_of(one.cut), one.fit) << one.text;
+    EXPECT_TRUE(cut_text(one.cut, "groups").starts_with(one.text)) << cut_text(one.cut, "groups");
+  }
+  EXPECT_EQ(cut_text({29568, 128, 2}, "groups"),
+            "29568 / 2 = 14784, 115.5 groups of 128; whole groups dealt unevenly: 1 ranks with "
+            "116, 1 with 115");
+}
+
+Module matrix(Role role, std::int64_t n, std::int64_t k, Scheme scheme) {
+  Module module;
+  module.name = "m";
+  module.role = role;
+  module.layer = 0;
+  module.n = n;
+  module.k = k;
+  module.scheme = scheme;
+  return module;
+}
+
+TEST(SplitAxis, FollowsRoleScalesAndPacking) {
+  const Scheme nvfp4 = nvfp4_scheme();
+  const SplitAxis down = split_axis(matrix(Role::down_proj, 64, 96, nvfp4));
+  EXPECT_EQ(down.along, SplitAxis::Along::columns);
+  EXPECT_EQ(down.size, 96);
+  EXPECT_EQ(down.unit, 16);
+  const SplitAxis fused = split_axis(matrix(Role::gate_up_proj, 96, 64, nvfp4));
+  EXPECT_EQ(fused.along, SplitAxis::Along::rows);
+  EXPECT_EQ(fused.size, 48);  // gate and up are cut one by one
+  EXPECT_EQ(fused.unit, 1);
+  Scheme block = plain_scheme(DType::f8_e4m3);
+  block.scale = ScaleSpec{DType::f32, {128, 128}};
+  EXPECT_EQ(split_axis(matrix(Role::up_proj, 256, 256, block)).unit, 128);
+  Scheme words = plain_scheme(DType::u4);
+  words.packing = Packing::words_n;
+  words.scale = ScaleSpec{DType::f16, {1, 128}};
+  EXPECT_EQ(split_axis(matrix(Role::up_proj, 256, 256, words)).unit, 8);
+  EXPECT_EQ(split_axis(matrix(Role::down_proj, 256, 256, words)).unit, 128);
+  words.weight = DType::u3;
+  words.packing = Packing::words_k;
+  words.scale->granularity.cols = 0;
+  EXPECT_EQ(split_axis(matrix(Role::down_proj, 256, 256, words)).unit, 32);
+  words.scale->granularity.cols = 128;
+  words.act_order = ActOrder::group;
+  const SplitAxis ordered = split_axis(matrix(Role::down_proj, 256, 256, words));
+  EXPECT_TRUE(ordered.whole_scales);
+  EXPECT_EQ(ordered.unit, 32);
+  Scheme blocks = plain_scheme(DType::u8);
+  blocks.ggml_type = 12;  // Q4_K
+  EXPECT_EQ(split_axis(matrix(Role::down_proj, 256, 512, blocks)).unit, 256);
+  EXPECT_EQ(split_axis(matrix(Role::router, 256, 512, nvfp4)).along, SplitAxis::Along::none);
+}
+
+SplitPlan plan_of(const std::vector<SplitPlan>& plans, int ranks) {
+  for (const SplitPlan& plan : plans) {
+    if (plan.ranks == ranks) return plan;
+  }
+  ADD_FAILURE() << "no plan of " << ranks;
+  return {};
+}
+
+constexpr int counts[] = {1, 2, 3, 4, 8};
+
+// Hidden 32, intermediate 16, 2 heads, 1 key/value head, vocabulary 64, 2 experts.
+TEST(SplitPlan, NamesWhatDoesNotDivideAndWhy) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  const Checkpoint checkpoint = small.open();
+  const Identified identified = *identify(checkpoint);
+  const SplitSizes sizes = read_split_sizes(checkpoint);
+  const auto tensor = tensor_splits(identified, sizes, counts);
+  EXPECT_TRUE(plan_of(tensor, 1).reasons.empty());
+  // One group of 16 columns for two ranks.
+  const SplitPlan two = plan_of(tensor, 2);
+  EXPECT_EQ(two.fit, SplitFit::none);
+  ASSERT_EQ(two.reasons.size(), 2U);
+  EXPECT_EQ(two.reasons[0].what, "expert down_proj (2 modules)");
+  EXPECT_EQ(two.reasons[0].why, "columns 16 / 2 = 8, 0.5 groups of 16; there are only 1 groups");
+  EXPECT_EQ(two.reasons[1].why, "1 key/value heads: each is held by 2 ranks");
+  EXPECT_EQ(two.reasons[1].fit, SplitFit::even);
+  const SplitPlan three = plan_of(tensor, 3);
+  EXPECT_EQ(three.reasons.back().what, "vocabulary");
+  EXPECT_EQ(three.reasons.back().why, "64 is padded to 192, 64 a rank");
+
+  const auto expert = expert_splits(identified, sizes, counts);
+  EXPECT_EQ(plan_of(expert, 2).fit, SplitFit::even);
+  EXPECT_EQ(plan_of(expert, 3).fit, SplitFit::none);
+  EXPECT_EQ(plan_of(expert, 3).reasons[0].what, "experts");
+}
+
+TEST(SplitPlan, TheVocabularyIsPaddedToRunsOf64) {
+  SplitSizes sizes;
+  sizes.vocab = 49159;
+  const int two[] = {2};
+  const auto plans = tensor_splits(Identified{}, sizes, two);
+  ASSERT_EQ(plans[0].reasons.size(), 1U);
+  EXPECT_EQ(plans[0].reasons[0].why, "49159 is padded to 49280, 24640 a rank");
+  EXPECT_EQ(plans[0].fit, SplitFit::even);
+  EXPECT_TRUE(expert_splits(Identified{}, sizes, two).empty());
+}
+
+}  // namespace
+}  // namespace fewbit
