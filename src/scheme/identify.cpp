@@ -174,6 +174,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   for (const Reader& reader : readers()) {
     if (reader.check != nullptr) reader.check(inventory);
   }
+  check_declared(inventory);
   check_module_rules(inventory);
   spread_activation(inventory.drafts);
 

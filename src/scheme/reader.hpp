@@ -57,6 +57,8 @@ std::span<const Reader> readers();
 // Findings of the lists of unquantized modules in the config, whoever wrote it: entries that match
 // nothing or too much, lists that differ, fused modules of which only a part is listed.
 void check_module_rules(Inventory& inventory);
+// Config files that disagree about the producer; weights that are stored rotated.
+void check_declared(Inventory& inventory);
 
 // One function a file.
 void claim_gguf(Inventory& inventory);

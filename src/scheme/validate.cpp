@@ -49,6 +49,8 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   experts.report(validation);
   validate_roles(validation);
   validate_schemes(validation);
+  validate_input_scales(validation);
+  validate_drafts(validation);
   validate_experts(validation);
   validate_config_sizes(validation);
   validate_model(validation);

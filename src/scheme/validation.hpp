@@ -47,6 +47,10 @@ class ExpertScales {
 };
 // Quantized routers and embeddings, rounded biases of the choice of experts.
 void validate_roles(Validation& validation);
+// Activation scales that are no numbers, or that some experts lack.
+void validate_input_scales(Validation& validation);
+// Token-prediction layers that are stored in another way than the model.
+void validate_drafts(Validation& validation);
 // Matrices that belong together and are stored in different ways.
 void validate_schemes(Validation& validation);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.

@@ -51,6 +51,7 @@ class Case:
     magnitudes: dict = field(default_factory=dict)
     faults: tuple = ()
     warnings: tuple = ()  # rules that may be there beside
+    notes: tuple = ()  # rules of level info that must be there
 
     def write(self, folder: Path):
         folder.mkdir(parents=True)

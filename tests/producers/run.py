@@ -40,6 +40,8 @@ def findings_problems(case, code, report):
         return []
     serious = {f["rule"] for f in report["findings"] if f["level"] != "info"}
     problems = [f"no finding {rule}: has {sorted(serious)}" for rule in case.faults if rule not in serious]
+    noted = {f["rule"] for f in report["findings"] if f["level"] == "info"}
+    problems += [f"no note {rule}: has {sorted(noted)}" for rule in case.notes if rule not in noted]
     if not case.faults:
         problems += [
             f"unexpected finding {f['rule']}: {f['where']} found {f['found']} expected {f['expected']}"

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scales of activations: not used with 16-bit activations, but those who quantize activations fail
+// where they are missing or no numbers.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "scheme/scale_values.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::string_view names[] = {"input_scale", "input_global_scale", "input_scale_2"};
+
+const TensorInfo* input_scale(const Validation& validation, const Module& module) {
+  for (const std::string_view name : names) {
+    if (!module.part(name).empty()) return validation.checkpoint.find(module.part(name));
+  }
+  return nullptr;
+}
+
+void check_value(Validation& validation, const Module& module, const TensorInfo& info) {
+  const Tensor tensor = validation.checkpoint.tensor(info);
+  const auto counts = count_scale_values(info.dtype, tensor.view.bytes);
+  if (!counts || counts->values == 0) return;
+  if (counts->not_finite + counts->negative + counts->zero == 0) return;
+  validation.add(module, Level::warning, "input-scale-value", info.name,
+                 fmt::format("{} of {} NaN or infinite, {} negative, {} zero", counts->not_finite,
+                             counts->values, counts->negative, counts->zero),
+                 "finite numbers above zero; an expert that calibration never reached has others");
+}
+
+struct Seen {
+  std::set<int> with;
+  std::set<int> without;
+  const Module* example = nullptr;
+};
+
+}  // namespace
+
+void validate_input_scales(Validation& validation) {
+  std::map<std::pair<int, Role>, Seen> layers;
+  for (const Module& module : validation.identified.modules) {
+    if (!module.scheme.quantized()) continue;
+    const TensorInfo* info = input_scale(validation, module);
+    if (info != nullptr && validation.depth != Depth::headers) {
+      check_value(validation, module, *info);
+    }
+    if (module.layer < 0 || module.expert < 0) continue;
+    Seen& seen = layers[{module.layer, module.role}];
+    (info != nullptr ? seen.with : seen.without).insert(module.expert);
+    if (info == nullptr && seen.example == nullptr) seen.example = &module;
+  }
+  for (const auto& [key, seen] : layers) {
+    if (seen.with.empty() || seen.without.empty()) continue;
+    validation.add(
+        *seen.example, Level::info, "input-scale-missing", seen.example->name,
+        fmt::format("{} of {} experts of layer {} without a scale of activations",
+                    seen.without.size(), seen.with.size() + seen.without.size(), key.first),
+        "one for each, where activations are to be quantized");
+  }
+}
+
+}  // namespace fewbit
