@@ -69,6 +69,57 @@ void check_fused(Inventory& inventory, const ModuleRules& rules) {
   }
 }
 
+// Matrices that quantizers take unless they are told not to.
+bool is_taken(Role role) {
+  switch (role) {
+    case Role::gate_proj:
+    case Role::up_proj:
+    case Role::down_proj:
+    case Role::gate_up_proj:
+    case Role::shared_gate_proj:
+    case Role::shared_up_proj:
+    case Role::shared_down_proj:
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+    case Role::o_proj:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Of producers whose readers do not compare config and tensors themselves.
+void check_contradictions(Inventory& inventory, Producer producer, const ModuleRules& rules) {
+  const bool compares = producer == Producer::fp8 || producer == Producer::quark;
+  if (!compares && producer != Producer::mxfp4) return;
+  FindingGroups groups;
+  for (const Draft& draft : inventory.drafts) {
+    const Module& module = draft.module;
+    const ModuleRules::Verdict verdict = rules.judge(module.name);
+    const bool listed = verdict.kind == ModuleRules::Verdict::Kind::whole;
+    if (listed && module.scheme.quantized()) {
+      groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
+                               "quantized tensors: " + module.evidence,
+                               fmt::format("plain ones: {} lists {}", verdict.entry->source,
+                                           quote(verdict.entry->text))});
+    }
+    // Token-prediction layers behind the last one are rarely listed; gpt-oss quantizes experts
+    // only.
+    const bool extra_layer = inventory.num_layers && module.layer >= *inventory.num_layers;
+    if (compares && verdict.kind == ModuleRules::Verdict::Kind::none && !extra_layer &&
+        !module.scheme.quantized() && is_taken(module.role)) {
+      groups.add(module.role,
+                 {Level::warning, "config-expects-quantized", module.name,
+                  "plain tensors: " + module.evidence,
+                  fmt::format("quantized ones: {} does not list it", rules.entries()[0].source)});
+    }
+  }
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+}
+
 }  // namespace
 
 void check_module_rules(Inventory& inventory) {
@@ -88,6 +139,7 @@ void check_module_rules(Inventory& inventory) {
     const ModuleRules rules(dialect_of(producer), std::move(entries));
     for (Finding& finding : rules.report(names)) inventory.findings.push_back(std::move(finding));
     check_fused(inventory, rules);
+    check_contradictions(inventory, producer, rules);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "scheme/config_section.hpp"
 #include "scheme/name_parts.hpp"
@@ -64,20 +65,26 @@ void validate_drafts(Validation& validation) {
   if (!layers) return;
   Schemes draft;
   Schemes model;
-  const Module* example = nullptr;
+  std::set<std::pair<Role, std::string>> usual;  // of the model's layers
+  std::vector<std::pair<const Module*, std::string>> drafts;
   for (const Module& module : validation.identified.modules) {
     const bool is_one = is_draft(module, *layers);
     if (module.k == 0 || (!is_one && !is_projection_of_layer(module))) continue;
     const std::string scheme =
         module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable;
     ++(is_one ? draft : model)[scheme];
-    if (is_one && example == nullptr) example = &module;
+    if (is_one) {
+      drafts.emplace_back(&module, scheme);
+    } else {
+      usual.emplace(module.role, scheme);
+    }
   }
-  const bool quantized_model = validation.identified.producer != Producer::unquantized;
-  if (example == nullptr || !quantized_model) return;
-  const bool alike = std::all_of(draft.begin(), draft.end(),
-                                 [&](const auto& one) { return model.contains(one.first); });
-  if (alike && draft.size() == model.size()) return;
+  // Matrices without a role in the model, such as its input projection, are compared with nothing.
+  const auto other = std::find_if(drafts.begin(), drafts.end(), [&](const auto& one) {
+    return is_projection_of_layer(*one.first) && !usual.contains({one.first->role, one.second});
+  });
+  if (other == drafts.end() || validation.identified.producer == Producer::unquantized) return;
+  const Module* example = other->first;
   validation.add(*example, Level::info, "draft-scheme", example->name,
                  "token-prediction layers: " + text(draft),
                  "not the same as the model: " + text(model));

@@ -133,8 +133,11 @@ INSTANTIATE_TEST_SUITE_P(
               [](SmallCheckpoint& c) { c.add_f32(up + ".weight_scale_2", {}, {0.5F}); },
               expert0 + "gate_proj", "differ in 1 of 2 experts, by up to 2 times", "both are kept"},
         Fault{"input-scale-unused", Level::info,
-              [](SmallCheckpoint& c) { c.add_f32(up + ".input_scale", {}, {0.5F}); },
-              up + ".input_scale", "4-bit activations", "16-bit activations"},
+              [](SmallCheckpoint& c) {
+                c.add_f32(up + ".input_scale", {}, {0.5F});
+                c.add_f32(expert1 + "up_proj.input_scale", {}, {0.5F});
+              },
+              up + ".input_scale and 1 more (up_proj)", "4-bit activations", "16-bit activations"},
         Fault{"router-quantized", Level::warning,
               [](SmallCheckpoint& c) { c.add_nvfp4("model.layers.0.mlp.gate", 2, 32); },
               "model.layers.0.mlp.gate", "ModelOpt NVFP4", "16-bit"},
