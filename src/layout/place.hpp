@@ -5,9 +5,10 @@
 // follow each other at a distance of bytes()):
 //
 //   bits                  bits of one element; a divisor of 8 or a multiple of 8
-//   accepts(dims)         whether a matrix of this size has this layout; the rest needs it to be
-//   true bytes(dims)           size of the buffer spare_bits(dims)      bits of the buffer that
-//   hold no element: padding, sums, another plane place(dims, n, k)     where element (n, k) starts
+//   accepts(dims)         whether a matrix of this size has this layout; the rest needs that
+//   bytes(dims)           size of the buffer
+//   spare_bits(dims)      bits of it that hold no element: padding, sums, another plane
+//   place(dims, n, k)     where element (n, k) starts
 //   inverse(dims, place)  the element that starts there; outside of dims for a spare place
 //
 // Everything else follows from it: pack.hpp packs and unpacks any layout, the typed tests prove any

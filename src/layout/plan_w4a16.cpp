@@ -6,6 +6,7 @@
 
 #include "core/ascii.hpp"
 #include "layout/b12x_packed.hpp"
+#include "layout/check_tensor.hpp"
 #include "layout/prepare_w4a16.hpp"
 #include "layout/swizzle_128x4.hpp"
 
@@ -14,34 +15,6 @@ namespace {
 
 Error bad(std::string where, std::string what) {
   return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
-}
-
-Result<void> check_tensor(const std::string& where, const TensorView& tensor, DType dtype,
-                          const Shape& shape) {
-  if (tensor.dtype != dtype) {
-    return bad(where, "dtype " + std::string(dtype_name(tensor.dtype)) + ", expected " +
-                          std::string(dtype_name(dtype)));
-  }
-  if (tensor.device.kind != DeviceKind::cpu) {
-    return bad(where, "lies in device memory, expected host memory");
-  }
-  if (tensor.shape != shape) {
-    return bad(where, "shape " + shape_text(tensor.shape) + ", expected " + shape_text(shape));
-  }
-  FEWBIT_TRY(const std::uint64_t bytes, tensor_bytes(dtype, shape));
-  if (tensor.bytes.size() != bytes) {
-    return bad(where, "holds " + std::to_string(tensor.bytes.size()) + " bytes, expected " +
-                          std::to_string(bytes) + " for shape " + shape_text(shape));
-  }
-  return {};
-}
-
-// Block scales are bytes; engines also hand them over as plain u8.
-Result<void> check_block_scales(const std::string& where, const TensorView& tensor, DType dtype,
-                                const Shape& shape) {
-  TensorView view = tensor;
-  if (view.dtype == DType::u8) view.dtype = dtype;
-  return check_tensor(where, view, dtype, shape);
 }
 
 Result<W4a16MatrixPlan> plan_matrix(const W4a16Input& input, const std::string& name,
@@ -67,17 +40,10 @@ Result<W4a16MatrixPlan> plan_matrix(const W4a16Input& input, const std::string& 
                           : Swizzle128x4<8>::padded(plan.scale_grid);
   const DType scale_dtype =
       input.source == W4a16Source::fp4_e8m0_k32 ? DType::f8_e8m0 : DType::f8_e4m3;
-  FEWBIT_TRY(check_block_scales(name + " block scales", matrix.block_scales, scale_dtype,
-                                {experts, stored.n, stored.k}));
+  FEWBIT_TRY(check_scale_bytes(name + " block scales", matrix.block_scales, scale_dtype,
+                               {experts, stored.n, stored.k}));
   FEWBIT_TRY(check_tensor(name + " global scales", matrix.global_scales, DType::f32, {experts}));
   return plan;
-}
-
-// Far below overflow in every product that follows.
-Result<void> check_extent(const char* name, std::int64_t value) {
-  constexpr std::int64_t largest = std::int64_t{1} << 24;
-  if (value > 0 && value <= largest) return {};
-  return bad(name, std::to_string(value) + ", expected 1 to " + std::to_string(largest));
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ struct W4a16ScaleReport {
   std::int64_t negative_scales = 0;    // became 0
   std::int64_t flushed_scales = 0;     // positive, became 0: too small beside the largest
   std::int64_t clamped_scales = 0;     // e8m0 above 2^120, became 2^120 (NaN not counted)
+  std::int64_t cut_scales = 0;         // native form: have no column in the result
   std::int64_t nonfinite_globals = 0;  // the stored global scale is NaN or infinite
   std::int64_t flushed_globals = 0;    // not zero, became 0
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/checked.hpp"
 #include "core/float_convert.hpp"
 #include "layout/parallel_ranges.hpp"
 #include "layout/row_major.hpp"
@@ -88,39 +89,57 @@ ByteTable encode_e8m0(const Histogram& counts, W4a16ScaleReport& report) {
   return table;
 }
 
-// 64 columns of one expert, which both orders keep within themselves.
+// At most 64 columns of one expert, which both orders keep within themselves.
 template <ScaleOrder order>
 void permute_block(const W4a16ScaleJob& job, std::int64_t block, const ByteTable& table,
                    const std::byte* scales, std::byte* out) {
   constexpr std::int64_t columns = 64;
+  constexpr std::int64_t padding = -1;
+  const std::int64_t first = block * columns;
+  const auto count = static_cast<std::size_t>(std::min(columns, job.out_columns() - first));
   std::array<std::int64_t, columns> rows{};
-  for (std::int64_t i = 0; i < columns; ++i) {
-    const std::int64_t n = ByteScaleGrid<order>::source(block * columns + i);
-    rows[static_cast<std::size_t>(i)] = source_place(job, job.rows.source(n), 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t n = ByteScaleGrid<order>::source(first + static_cast<std::int64_t>(i));
+    rows[i] = n < job.grid.n ? source_place(job, job.rows.source(n), 0) : padding;
   }
   for (std::int64_t group = 0; group < job.grid.k; ++group) {
     const std::int64_t step = source_place(job, 0, group);
-    std::byte* const line = out + group * job.grid.n + block * columns;
-    for (std::size_t i = 0; i < columns; ++i) {
-      line[i] = table[std::to_integer<std::size_t>(scales[rows[i] + step])];
+    std::byte* const line = out + group * job.out_columns() + first;
+    for (std::size_t i = 0; i < count; ++i) {
+      line[i] = rows[i] == padding ? std::byte{0}
+                                   : table[std::to_integer<std::size_t>(scales[rows[i] + step])];
     }
   }
+}
+
+ScaleOrder order_of(const W4a16ScaleJob& job) {
+  return scale_order(job.k, w4a16_group_size(job.source));
 }
 
 // That many experts, one after another at `from` and at out.
 void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
-  const bool grouped = scale_order(job.k, w4a16_group_size(job.source)) == ScaleOrder::grouped;
+  const bool grouped = order_of(job) == ScaleOrder::grouped;
   const auto permute =
       grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
-  const std::int64_t blocks = job.grid.n / 64;
+  const std::int64_t blocks = ceil_div<std::int64_t>(job.out_columns(), 64);
   parallel_ranges(executor, experts * blocks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t expert = i / blocks;
       permute(job, i % blocks, table, from + expert * source_bytes(job),
-              out + expert * job.grid.n * job.grid.k);
+              out + expert * job.out_columns() * job.grid.k);
     }
   });
+}
+
+// Real scales that have no column: what the last block holds past out_columns().
+template <ScaleOrder order>
+std::int64_t cut_columns(const W4a16ScaleJob& job) {
+  std::int64_t cut = 0;
+  for (std::int64_t n = job.out_columns() / 64 * 64; n < job.grid.n; ++n) {
+    if (ByteScaleGrid<order>::column(n) >= job.out_columns()) ++cut;
+  }
+  return cut;
 }
 
 Result<void> permute_in_place(const W4a16ScaleJob& job, const ByteTable& table,
@@ -141,6 +160,10 @@ Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
                                               std::span<std::byte> out, Executor& executor) {
   W4a16ScaleReport report;
   report.block_scales = job.experts * job.grid.n * job.grid.k;
+  const std::int64_t cut = order_of(job) == ScaleOrder::grouped
+                               ? cut_columns<ScaleOrder::grouped>(job)
+                               : cut_columns<ScaleOrder::single>(job);
+  report.cut_scales = job.experts * job.grid.k * cut;
   const Histogram counts = count_bytes(job, block_scales, executor);
   const ByteTable table = job.source == W4a16Source::fp4_e8m0_k32
                               ? encode_e8m0(counts, report)

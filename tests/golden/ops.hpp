@@ -58,6 +58,15 @@ Result<Outputs> prepare_w4a16_compressed_tensors_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_fp4_e8m0_k32_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_modelopt_nvfp4_weights(const GoldenCase& c);
 Result<Outputs> prepare_w4a16_packed_weights(const GoldenCase& c);
+// ops_w4a16_native.cpp
+Result<Outputs> prepare_w4a16_modelopt_native_weights(const GoldenCase& c);
+Result<Outputs> prepare_w4a16_e8m0_native_weights(const GoldenCase& c);
+Result<Outputs> prepare_nf3_moe_weights(const GoldenCase& c);
+Result<Outputs> b12x_nf3_pack_codes(const GoldenCase& c);
+Result<Outputs> b12x_process_nf3_packed_scales(const GoldenCase& c);
+Result<Outputs> route_plan_table(const GoldenCase& c);
+// ops_prepare_errors.cpp
+Result<Outputs> prepare_errors_table(const GoldenCase& c);
 // ops_moe.cpp
 Result<Outputs> moe_forward(const GoldenCase& c);
 Result<Outputs> moe_reference_nvfp4(const GoldenCase& c);

@@ -10,6 +10,7 @@
 
 #include "layout/b12x_packed.hpp"
 #include "layout/cpu_f4_lane16.hpp"
+#include "layout/nf3_packed.hpp"
 #include "layout/pack.hpp"
 #include "layout/place.hpp"
 #include "layout/row_major.hpp"
@@ -25,8 +26,9 @@ class LayoutTest : public ::testing::Test {
   // Small, odd, one tile, several tiles each way, padded both ways; those that the layout accepts.
   static std::vector<Dims> sizes() {
     std::vector<Dims> accepted;
-    for (const std::int64_t n : {1, 7, 16, 32, 64, 96, 128, 130, 192, 256, 320}) {
-      for (const std::int64_t k : {1, 2, 4, 5, 6, 8, 16, 32, 48, 64, 128, 144}) {
+    for (const std::int64_t n : {1, 7, 16, 32, 64, 96, 128, 130, 192, 256, 320, 384}) {
+      for (const std::int64_t k :
+           {1, 2, 4, 5, 6, 8, 16, 32, 48, 64, 96, 128, 144, 160, 192, 224, 256}) {
         if (L::accepts({.n = n, .k = k})) accepted.push_back({.n = n, .k = k});
       }
     }
@@ -36,7 +38,8 @@ class LayoutTest : public ::testing::Test {
 
 using Layouts = ::testing::Types<RowMajor<4>, RowMajor<8>, RowMajor<16>, B12xPacked,
                                  GroupedByteScales, SingleByteScales, Swizzle128x4<8>,
-                                 Swizzle128x4<16>, CpuF4Lane16, CpuF4Lane16Scales>;
+                                 Swizzle128x4<16>, CpuF4Lane16, CpuF4Lane16Scales, Nf3LowPlane<64>,
+                                 Nf3HighPlane<64>, Nf3LowPlane<128>, Nf3HighPlane<128>>;
 TYPED_TEST_SUITE(LayoutTest, Layouts);
 
 TYPED_TEST(LayoutTest, IsALayoutAndAcceptsSomeOfTheTestedSizes) {
@@ -113,6 +116,57 @@ TYPED_TEST(LayoutTest, UnpackGivesBackWhatPackTookAndLeavesSpareBitsAlone) {
                 read_bits<TypeParam::bits>(std::vector<std::byte>(8, untouched), Place{0, p.bit}));
     }
   }
+}
+
+// Sizes that no list names: the same three properties, thousands of times for small tiles.
+TYPED_TEST(LayoutTest, HoldsForRandomSizes) {
+  std::mt19937_64 random(11);
+  const auto extent = [&] {
+    constexpr std::int64_t steps[] = {1, 2, 8, 16, 32, 64, 128};
+    return steps[random() % 7] * static_cast<std::int64_t>(1 + random() % 6);
+  };
+  std::int64_t elements = 0;
+  int accepted = 0;
+  while (elements < 1'500'000) {
+    const Dims d{.n = extent(), .k = extent()};
+    if (!TypeParam::accepts(d) || d.n * d.k > 100'000) continue;
+    elements += d.n * d.k;
+    ++accepted;
+    std::vector<bool> taken(static_cast<std::size_t>(TypeParam::bytes(d) * 8));
+    std::vector<std::byte> buffer(static_cast<std::size_t>(TypeParam::bytes(d)));
+    const auto code = [](std::int64_t n, std::int64_t k) {
+      constexpr std::uint64_t mask = (std::uint64_t{2} << (TypeParam::bits - 1)) - 1;
+      return static_cast<std::uint64_t>(n * 7919 + k * 31 + n * k) & mask;
+    };
+    pack<TypeParam>(d, code, buffer);
+    unpack<TypeParam>(d, std::span<const std::byte>(buffer),
+                      [&](std::int64_t n, std::int64_t k, std::uint64_t got) {
+                        const Place p = TypeParam::place(d, n, k);
+                        const auto bit = static_cast<std::size_t>(p.byte * 8 + p.bit);
+                        ASSERT_FALSE(taken[bit]) << d.n << " x " << d.k << " at " << n << " " << k;
+                        taken[bit] = true;
+                        ASSERT_EQ(got, code(n, k)) << d.n << " x " << d.k;
+                        ASSERT_EQ(TypeParam::inverse(d, p), (Element{.n = n, .k = k}));
+                      });
+    ASSERT_FALSE(this->HasFatalFailure());
+  }
+  EXPECT_GE(accepted, 20);
+}
+
+// Offsets past 2^31 bytes: no product is cut to 32 bits.
+TYPED_TEST(LayoutTest, KeepsLargeOffsetsApart) {
+  const Dims d{.n = std::int64_t{1} << 18, .k = std::int64_t{1} << 19};
+  ASSERT_TRUE(TypeParam::accepts(d));
+  std::set<Place> taken;
+  for (const std::int64_t n : {std::int64_t{0}, d.n / 2 + 3, d.n - 1}) {
+    for (const std::int64_t k : {std::int64_t{0}, d.k / 2 + 5, d.k - 1}) {
+      const Place p = TypeParam::place(d, n, k);
+      EXPECT_TRUE(taken.insert(p).second);
+      EXPECT_EQ(TypeParam::inverse(d, p), (Element{.n = n, .k = k}));
+      EXPECT_LT(p.byte, TypeParam::bytes(d));
+    }
+  }
+  EXPECT_GT(taken.rbegin()->byte, std::int64_t{1} << 33);
 }
 
 // A closed form is usable at compile time, so kernels can't disagree with it.

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/prepare_nf3.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layout/check_tensor.hpp"
+#include "layout/nf3_packed.hpp"
+#include "layout/pack.hpp"
+#include "layout/scale_grid.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::int64_t group = 32;
+
+Error bad(std::string where, std::string what) {
+  return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
+}
+
+struct Part {
+  std::string name;
+  const Nf3Matrix& matrix;
+  Dims dims;
+  std::int64_t experts;
+
+  std::size_t elements() const { return static_cast<std::size_t>(dims.n * dims.k); }
+};
+
+std::string grid_text(const Part& part, std::int64_t index) {
+  const std::int64_t row = index / part.dims.k;
+  return "expert " + std::to_string(row / part.dims.n) + " row " +
+         std::to_string(row % part.dims.n) + " column " + std::to_string(index % part.dims.k);
+}
+
+Result<void> check_part(const Part& part) {
+  const Shape shape = {part.experts, part.dims.n, part.dims.k};
+  const DType dtype = part.matrix.codes.dtype;
+  const bool integer =
+      dtype == DType::u8 || dtype == DType::i8 || dtype == DType::i32 || dtype == DType::i64;
+  if (!integer) {
+    return bad(part.name + " codes",
+               "dtype " + std::string(dtype_name(dtype)) + ", expected u8, i8, i32 or i64");
+  }
+  FEWBIT_TRY(check_tensor(part.name + " codes", part.matrix.codes, dtype, shape));
+  if (part.dims.n % 64 != 0 || part.dims.k % group != 0) {
+    return bad(part.name + " codes", "n x k is " + std::to_string(part.dims.n) + " x " +
+                                         std::to_string(part.dims.k) +
+                                         ", expected multiples of 64 and 32");
+  }
+  if (!Nf3Packed::accepts(part.dims, part.matrix.tile_n)) {
+    return bad(part.name + " tile_n", std::to_string(part.matrix.tile_n) +
+                                          ", expected a multiple of 64 that divides n " +
+                                          std::to_string(part.dims.n));
+  }
+  return check_tensor(part.name + " scales", part.matrix.scales, DType::f32,
+                      {part.experts, part.dims.n, part.dims.k / group});
+}
+
+template <class T>
+std::int64_t load_as(std::span<const std::byte> bytes, std::int64_t index) {
+  T value{};
+  std::memcpy(&value, bytes.data() + index * static_cast<std::int64_t>(sizeof value), sizeof value);
+  return static_cast<std::int64_t>(value);
+}
+
+std::int64_t code_at(const TensorView& codes, std::int64_t index) {
+  switch (codes.dtype) {
+    case DType::i8:
+      return load_as<std::int8_t>(codes.bytes, index);
+    case DType::i32:
+      return load_as<std::int32_t>(codes.bytes, index);
+    case DType::i64:
+      return load_as<std::int64_t>(codes.bytes, index);
+    default:
+      return load_as<std::uint8_t>(codes.bytes, index);
+  }
+}
+
+float scale_at(const Part& part, std::int64_t index) {
+  float scale = 0.0F;
+  std::memcpy(&scale, part.matrix.scales.bytes.data() + index * std::int64_t{sizeof scale},
+              sizeof scale);
+  return scale;
+}
+
+// Checks one expert's codes and gives them as bytes.
+Result<std::vector<std::uint8_t>> codes_of(const Part& part, std::int64_t expert) {
+  std::vector<std::uint8_t> codes(part.elements());
+  const std::int64_t first = expert * part.dims.n * part.dims.k;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::int64_t index = first + static_cast<std::int64_t>(i);
+    const std::int64_t code = code_at(part.matrix.codes, index);
+    if (code < 0 || code > 7) {
+      return bad(part.name + " codes",
+                 grid_text(part, index) + " is " + std::to_string(code) + ", expected 0 to 7");
+    }
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
+  return codes;
+}
+
+Result<void> check_scales(const Part& part) {
+  const std::int64_t count = part.experts * part.dims.n * part.dims.k / group;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float scale = scale_at(part, i);
+    if (!(scale < nf3_scale_end)) {
+      return bad(part.name + " scales", grid_text(part, i * group) + " has " +
+                                            std::to_string(scale) + ", expected below 32");
+    }
+  }
+  return {};
+}
+
+template <ScaleOrder order>
+void pack_scales(const Part& part, std::int64_t expert, Nf3ScaleRounding rounding,
+                 std::span<std::byte> out, Nf3MatrixResult& result) {
+  const Dims grid{.n = part.dims.n, .k = part.dims.k / group};
+  pack<ByteScaleGrid<order>>(
+      grid,
+      [&](std::int64_t n, std::int64_t k) {
+        const float scale = scale_at(part, (expert * grid.n + n) * grid.k + k);
+        if (scale != 0.0F && scale < nf3_smallest_scale) ++result.raised_scales;
+        if (scale < 0.0F) ++result.negative_scales;
+        return nf3_scale_byte(scale, rounding);
+      },
+      out);
+}
+
+Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding) {
+  FEWBIT_TRY(check_scales(part));
+  const auto words_bytes = static_cast<std::size_t>(Nf3Packed::bytes(part.dims));
+  const std::size_t scales_bytes = part.elements() / group;
+  FEWBIT_TRY(OwnedTensor words,
+             allocate_tensor(DType::i32, {part.experts, Nf3Packed::bytes(part.dims) / 4}));
+  FEWBIT_TRY(OwnedTensor scales,
+             allocate_tensor(DType::u8, {part.experts, part.dims.k / group, part.dims.n}));
+  FEWBIT_TRY(OwnedTensor globals, allocate_tensor(DType::f32, {part.experts}));
+  Nf3MatrixResult result;
+  const auto pack_expert_scales = scale_order(part.dims.k, group) == ScaleOrder::grouped
+                                      ? pack_scales<ScaleOrder::grouped>
+                                      : pack_scales<ScaleOrder::single>;
+  for (std::int64_t expert = 0; expert < part.experts; ++expert) {
+    const auto e = static_cast<std::size_t>(expert);
+    FEWBIT_TRY(const std::vector<std::uint8_t> codes, codes_of(part, expert));
+    pack_nf3(part.dims, part.matrix.tile_n, codes,
+             words.bytes.subspan(e * words_bytes, words_bytes));
+    pack_expert_scales(part, expert, rounding, scales.bytes.subspan(e * scales_bytes, scales_bytes),
+                       result);
+    std::memcpy(globals.bytes.data() + e * sizeof(float), &nf3_global_scale, sizeof(float));
+  }
+  result.words = words.tensor;
+  result.scales = scales.tensor;
+  result.global_scales = globals.tensor;
+  return result;
+}
+
+}  // namespace
+
+void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
+              std::span<std::byte> words) {
+  assert(Nf3Packed::accepts(dims, tile_n) && std::ssize(words) == Nf3Packed::bytes(dims));
+  std::ranges::fill(words, std::byte{0});
+  for (std::int64_t n = 0; n < dims.n; ++n) {
+    for (std::int64_t k = 0; k < dims.k; ++k) {
+      const unsigned code = codes[static_cast<std::size_t>(n * dims.k + k)];
+      write_bits<2>(words, Nf3Packed::low_place(dims, tile_n, n, k), code & 3U);
+      write_bits<1>(words, Nf3Packed::high_place(dims, tile_n, n, k), code >> 2);
+    }
+  }
+}
+
+void unpack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::byte> words,
+                std::span<std::uint8_t> codes) {
+  assert(Nf3Packed::accepts(dims, tile_n) && std::ssize(words) == Nf3Packed::bytes(dims));
+  for (std::int64_t n = 0; n < dims.n; ++n) {
+    for (std::int64_t k = 0; k < dims.k; ++k) {
+      const std::uint64_t low = read_bits<2>(words, Nf3Packed::low_place(dims, tile_n, n, k));
+      const std::uint64_t high = read_bits<1>(words, Nf3Packed::high_place(dims, tile_n, n, k));
+      codes[static_cast<std::size_t>(n * dims.k + k)] = static_cast<std::uint8_t>(high << 2 | low);
+    }
+  }
+}
+
+Result<Nf3Result> prepare_nf3(const Nf3Input& input) {
+  if (input.activation_dtype != DType::bf16) {
+    return bad("activation dtype",
+               std::string(dtype_name(input.activation_dtype)) + ", NF3 kernels have bf16 only");
+  }
+  FEWBIT_TRY(check_extent("hidden_size", input.hidden_size));
+  FEWBIT_TRY(check_extent("intermediate_size", input.intermediate_size));
+  const Shape& shape = input.w13.codes.shape;
+  if (shape.size() != 3 || shape[0] <= 0) {
+    return bad("w13 codes",
+               "shape " + shape_text(shape) + ", expected [experts, n, k] and an expert");
+  }
+  const std::int64_t halves = input.gating == Gating::gated ? 2 : 1;
+  const Part w13{.name = "w13",
+                 .matrix = input.w13,
+                 .dims = {.n = halves * input.intermediate_size, .k = input.hidden_size},
+                 .experts = shape[0]};
+  const Part w2{.name = "w2",
+                .matrix = input.w2,
+                .dims = {.n = input.hidden_size, .k = input.intermediate_size},
+                .experts = shape[0]};
+  FEWBIT_TRY(check_part(w13));
+  FEWBIT_TRY(check_part(w2));
+  Nf3Result result;
+  FEWBIT_TRY(result.w13, prepare_part(w13, input.rounding));
+  FEWBIT_TRY(result.w2, prepare_part(w2, input.rounding));
+  return result;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input of a W4A16 preparation as a golden case has it.
+#pragma once
+
+#include "golden/case.hpp"
+#include "layout/prepare_w4a16.hpp"
+
+namespace fewbit::golden {
+
+// Views of the case's tensors.
+Result<W4a16Input> read_w4a16_input(const GoldenCase& c, W4a16Source source,
+                                    BlockScaleStorage storage);
+
+}  // namespace fewbit::golden

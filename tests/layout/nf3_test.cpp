@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// NF3: worked values of the engine's packing, scales against their meaning, refused input.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "layout/nf3_packed.hpp"
+#include "layout/nf3_scale.hpp"
+#include "layout/pack.hpp"
+#include "layout/prepare_nf3.hpp"
+#include "layout/scale_grid.hpp"
+
+namespace fewbit {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Nf3PackedTest, HasTheKnownWords) {
+  constexpr Dims d{.n = 256, .k = 64};
+  std::vector<std::uint8_t> codes(256 * 64);
+  for (std::int64_t n = 0; n < d.n; ++n) {
+    for (std::int64_t k = 0; k < d.k; ++k) {
+      codes[static_cast<std::size_t>(n * d.k + k)] =
+          static_cast<std::uint8_t>((n + n / 8 + 5 * k) & 7);
+    }
+  }
+  std::vector<std::byte> words(static_cast<std::size_t>(Nf3Packed::bytes(d)));
+  pack_nf3(d, 128, codes, words);
+  EXPECT_EQ(Nf3Packed::unit(d, 128, 90, 25), 104);
+  EXPECT_EQ(read_bits<32>(words, {.byte = 312 * 4, .bit = 0}), 0x994433eeU);
+  EXPECT_EQ(read_bits<32>(words, {.byte = 313 * 4, .bit = 0}), 0x994433eeU);
+  EXPECT_EQ(read_bits<32>(words, {.byte = 314 * 4, .bit = 0}), 0xaaf5550aU);
+  std::vector<std::uint8_t> back(codes.size());
+  unpack_nf3(d, 128, words, back);
+  EXPECT_EQ(back, codes);
+}
+
+TEST(Nf3ScaleTest, TruncatesAsTheEngineDoes) {
+  EXPECT_EQ(nf3_scale_byte(0.5F, Nf3ScaleRounding::truncate), 0x50);
+  EXPECT_EQ(nf3_scale_byte(0x1p-11F, Nf3ScaleRounding::truncate), 0x08);
+  EXPECT_EQ(nf3_scale_byte(0.0123F, Nf3ScaleRounding::truncate), 0x24);
+  EXPECT_EQ(nf3_scale_byte(31.9F, Nf3ScaleRounding::truncate), 0x7f);
+  EXPECT_EQ(nf3_scale_byte(31.995F, Nf3ScaleRounding::truncate), 0x80);
+}
+
+TEST(Nf3ScaleTest, NearestIsTheNearestOfAllBytes) {
+  for (float scale = nf3_smallest_scale; scale < nf3_scale_end; scale *= 1.0113F) {
+    double best = std::numeric_limits<double>::infinity();
+    for (int byte = 0x08; byte < 0x80; ++byte) {
+      const double value = std::ldexp(1.0 + (byte & 7) / 8.0, (byte >> 3) - 11);
+      EXPECT_EQ(nf3_scale_byte_value(static_cast<std::uint8_t>(byte)), value);
+      best = std::min(best, std::abs(value - double{scale}));
+    }
+    const std::uint8_t byte = nf3_scale_byte(scale, Nf3ScaleRounding::nearest);
+    EXPECT_LT(byte, 0x80) << scale;
+    EXPECT_EQ(std::abs(double{nf3_scale_byte_value(byte)} - double{scale}), best) << scale;
+  }
+  EXPECT_EQ(nf3_scale_byte(31.995F, Nf3ScaleRounding::nearest), 0x7f);
+  EXPECT_EQ(nf3_scale_byte(0.0F, Nf3ScaleRounding::nearest), 0);
+}
+
+class PrepareNf3Test : public ::testing::Test {
+ protected:
+  PrepareNf3Test() {
+    input_.hidden_size = 128;
+    input_.intermediate_size = 32;
+    fill(w13_, {.n = 64, .k = 128}, input_.w13);
+    fill(w2_, {.n = 128, .k = 32}, input_.w2);
+  }
+  struct Memory {
+    std::vector<std::uint8_t> codes;
+    std::vector<float> scales;
+  };
+  static void fill(Memory& memory, Dims dims, Nf3Matrix& matrix) {
+    for (std::int64_t i = 0; i < 2 * dims.n * dims.k; ++i) {
+      memory.codes.push_back(static_cast<std::uint8_t>(i * 5 % 8));
+      if (i % 32 == 0) memory.scales.push_back(0.01F * static_cast<float>(1 + i / 32 % 300));
+    }
+    matrix.codes = {.dtype = DType::u8,
+                    .shape = {2, dims.n, dims.k},
+                    .bytes = std::as_bytes(std::span(memory.codes)),
+                    .device = {}};
+    matrix.scales = {.dtype = DType::f32,
+                     .shape = {2, dims.n, dims.k / 32},
+                     .bytes = std::as_bytes(std::span(memory.scales)),
+                     .device = {}};
+    matrix.tile_n = 64;
+  }
+  std::string refusal() const {
+    const auto result = prepare_nf3(input_);
+    return result ? "" : result.error().message();
+  }
+  Nf3Input input_;
+  Memory w13_;
+  Memory w2_;
+};
+
+TEST_F(PrepareNf3Test, EveryCodeAndScaleIsThere) {
+  const auto result = prepare_nf3(input_);
+  ASSERT_TRUE(result) << result.error().message();
+  constexpr Dims d{.n = 64, .k = 128};
+  std::vector<std::uint8_t> codes(w13_.codes.size());
+  for (std::size_t e = 0; e < 2; ++e) {
+    const auto words = result->w13.words.view.bytes;
+    unpack_nf3(d, 64, words.subspan(e * words.size() / 2, words.size() / 2),
+               std::span(codes).subspan(e * codes.size() / 2, codes.size() / 2));
+  }
+  EXPECT_EQ(codes, w13_.codes);
+  // w2 has one group, so the columns of its scales are in the other order.
+  unpack<SingleByteScales>({.n = 128, .k = 1}, result->w2.scales.view.bytes,
+                           [&](std::int64_t n, std::int64_t k, std::uint64_t byte) {
+                             const float scale = w2_.scales[static_cast<std::size_t>(n + k)];
+                             EXPECT_EQ(byte, nf3_scale_byte(scale, Nf3ScaleRounding::nearest));
+                           });
+}
+
+TEST_F(PrepareNf3Test, RefusesWithNumbers) {
+  w13_.codes[64 * 128 + 130] = 9;
+  EXPECT_EQ(refusal(), "w13 codes: expert 1 row 1 column 2 is 9, expected 0 to 7");
+  w13_.codes[64 * 128 + 130] = 0;
+  w2_.scales[3] = std::nanf("");
+  EXPECT_THAT(refusal(),
+              HasSubstr("w2 scales: expert 0 row 3 column 0 has nan, expected below 32"));
+  w2_.scales[3] = 1.0F;
+  input_.w13.tile_n = 96;
+  EXPECT_EQ(refusal(), "w13 tile_n: 96, expected a multiple of 64 that divides n 64");
+  input_.w13.tile_n = 64;
+  input_.w2.scales.shape = {2, 128, 2};
+  EXPECT_THAT(refusal(), HasSubstr("shape [2, 128, 2], expected [2, 128, 1]"));
+  input_.activation_dtype = DType::f16;
+  EXPECT_EQ(refusal(), "activation dtype: f16, NF3 kernels have bf16 only");
+}
+
+TEST_F(PrepareNf3Test, CountsScalesThatItRaises) {
+  w13_.scales[0] = 0x1p-12F;
+  w13_.scales[1] = -1.0F;
+  w13_.scales[2] = 0.0F;
+  const auto result = prepare_nf3(input_);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->w13.raised_scales, 2);
+  EXPECT_EQ(result->w13.negative_scales, 1);
+}
+
+}  // namespace
+}  // namespace fewbit
