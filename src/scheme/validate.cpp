@@ -41,10 +41,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   ExpertScales experts;
   for (const Module& module : identified.modules) {
     validate_module(validation, module);
-    if (depth == Depth::headers) continue;
-    if (const auto largest = validate_scale_values(validation, module)) {
-      experts.add(module, *largest);
-    }
+    if (depth != Depth::headers) validate_scale_values(validation, module, experts);
   }
   experts.report(validation);
   validate_roles(validation);

@@ -21,6 +21,9 @@ struct Sizes {
   std::optional<std::int64_t> experts;
   std::optional<std::int64_t> vocab;
   std::optional<std::int64_t> layers;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::int64_t> groups;  // of experts, for the choice
+  std::optional<std::int64_t> top_groups;
 };
 
 std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::Keys keys) {
@@ -43,6 +46,10 @@ Sizes read_sizes(const Json& root) {
       size_of(config, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
   sizes.vocab = size_of(config, {"vocab_size"});
   sizes.layers = size_of(config, {"num_hidden_layers"});
+  sizes.top_k = size_of(config, {"num_experts_per_tok", "moe_topk", "num_experts_per_token",
+                                 "moe_top_k", "experts_per_token"});
+  sizes.groups = size_of(config, {"n_group", "num_expert_group"});
+  sizes.top_groups = size_of(config, {"topk_group"});
   return sizes;
 }
 
@@ -64,6 +71,9 @@ Sizes read_sizes(const GgufMetadata& metadata) {
   sizes.experts = gguf_size(metadata, "expert_count");
   sizes.vocab = gguf_size(metadata, "vocab_size");
   sizes.layers = gguf_size(metadata, "block_count");
+  sizes.top_k = gguf_size(metadata, "expert_used_count");
+  sizes.groups = gguf_size(metadata, "expert_group_count");
+  sizes.top_groups = gguf_size(metadata, "expert_group_used_count");
   return sizes;
 }
 
@@ -124,12 +134,35 @@ void validate_size(Validation& validation, const Sizes& sizes, const Module& mod
   }
 }
 
+// The choice of experts against their number; the tensors' number counts where there is one.
+void validate_choice(Validation& validation, const Sizes& sizes) {
+  const auto add = [&](const char* rule, std::string found, std::string expected) {
+    validation.groups.add(
+        Role::router, {Level::error, rule, sizes.source, std::move(found), std::move(expected)});
+  };
+  if (!sizes.experts) return;
+  if (sizes.top_k && *sizes.top_k > *sizes.experts) {
+    add("config-top-k", fmt::format("{} experts a token", *sizes.top_k),
+        fmt::format("at most {}, as many as there are", *sizes.experts));
+  }
+  if (!sizes.groups) return;
+  if (*sizes.experts % *sizes.groups != 0) {
+    add("config-expert-groups", fmt::format("{} groups", *sizes.groups),
+        fmt::format("a divisor of {} experts", *sizes.experts));
+  }
+  if (sizes.top_groups && *sizes.top_groups > *sizes.groups) {
+    add("config-expert-groups", fmt::format("{} groups a token", *sizes.top_groups),
+        fmt::format("at most {}", *sizes.groups));
+  }
+}
+
 }  // namespace
 
 void validate_config_sizes(Validation& validation) {
   const auto stated = stated_sizes(validation.checkpoint);
   if (!stated) return;
   const Sizes& sizes = *stated;
+  validate_choice(validation, sizes);
   std::int64_t layers = 0;
   std::map<int, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by layer
   for (const Module& module : validation.identified.modules) {

@@ -23,9 +23,9 @@ std::string list_of(const std::vector<int>& experts) {
 
 }  // namespace
 
-void ExpertScales::add(const Module& module, double largest) {
-  if (module.layer < 0 || module.expert < 0) return;
-  layers_[{module.layer, module.role}].push_back({module.expert, largest, &module});
+void ExpertScales::add(const Module& module, int expert, double largest) {
+  if (module.layer < 0) return;
+  layers_[{module.layer, module.role}].push_back({expert, largest, &module});
 }
 
 void ExpertScales::report(Validation& validation) const {

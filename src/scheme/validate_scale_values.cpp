@@ -77,11 +77,17 @@ class ModuleScales {
       : validation_(validation), module_(module) {}
 
   void run() {
+    std::string_view first;
     for (const Module::Part& part : module_.parts) {
       const bool global = one_of(part.suffix, global_names);
       if (!global && !one_of(part.suffix, scale_names)) continue;
       const TensorInfo* info = validation_.checkpoint.find(part.tensor);
       if (info == nullptr || info->blocks) continue;
+      if (!global && !first.empty() && module_.unreadable.empty()) {
+        add(Level::error, "scale-twice", *info, fmt::format("{} beside {}", part.suffix, first),
+            "one scale a weight: only one of them is applied");
+      }
+      if (!global) first = part.suffix;
       const auto counts = count(*info);
       if (!counts || counts->values == 0) continue;
       if (global) {
@@ -124,6 +130,7 @@ class ModuleScales {
            erased > 0 ? fmt::format("zero, {} weights erased", erased) : "zero");
     if (dtype_bits(info.dtype) > 8) check_exponents(info, counts);
     if (counts.has_number()) largest_ = std::max(largest_, double(counts.largest));
+    if (module_.experts > 1) keep_experts(info, per_expert_);
     seen_ = true;
   }
 
@@ -153,10 +160,27 @@ class ModuleScales {
           "a finite number above zero");
       return;
     }
-    const bool divides =
+    divides_ =
         module_.scheme.scale && module_.scheme.scale->global_direction == ScaleDirection::divide;
-    global_ = divides ? 1.0 / double(counts.smallest) : double(counts.largest);
+    global_ = divides_ ? 1.0 / double(counts.smallest) : double(counts.largest);
+    if (module_.experts > 1) keep_experts(info, per_expert_global_);
     global_info_ = &info;
+  }
+
+  // The largest scale of each expert of a tensor that holds them all, one after another.
+  void keep_experts(const TensorInfo& info, std::vector<double>& out) {
+    const auto experts = static_cast<std::size_t>(module_.experts);
+    const Tensor tensor = validation_.checkpoint.tensor(info);
+    const std::size_t bytes = tensor.view.bytes.size() / experts;
+    if (bytes == 0 || tensor.view.bytes.size() % experts != 0) return;
+    out.clear();
+    for (std::size_t e = 0; e < experts; ++e) {
+      const auto counts =
+          count_scale_values(meaning(module_, info), tensor.view.bytes.subspan(e * bytes, bytes));
+      if (!counts) return out.clear();
+      out.push_back(counts->largest);
+    }
+    validation_.checkpoint.release(info);
   }
 
   // The largest weight that codes and scales can make.
@@ -183,20 +207,32 @@ class ModuleScales {
   bool seen_ = false;
   bool exponents_ = false;
 
+  bool divides_ = false;
+  std::vector<double> per_expert_;
+  std::vector<double> per_expert_global_;
+
  public:
-  // What the largest scale comes to, for comparison with other experts.
-  std::optional<double> largest() const {
-    return seen_ ? std::optional(largest_ * global_) : std::nullopt;
+  // For comparison with other experts.
+  void keep(ExpertScales& experts) const {
+    if (!seen_) return;
+    if (module_.expert >= 0) experts.add(module_, module_.expert, largest_ * global_);
+    for (std::size_t e = 0; e < per_expert_.size(); ++e) {
+      double factor = global_;
+      if (e < per_expert_global_.size()) {
+        factor = divides_ ? 1.0 / per_expert_global_[e] : per_expert_global_[e];
+      }
+      experts.add(module_, static_cast<int>(e), per_expert_[e] * factor);
+    }
   }
 };
 
 }  // namespace
 
-std::optional<double> validate_scale_values(Validation& validation, const Module& module) {
-  if (!module.scheme.quantized() || module.scheme.ggml_type) return std::nullopt;
+void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts) {
+  if (!module.scheme.quantized() || module.scheme.ggml_type) return;
   ModuleScales scales(validation, module);
   scales.run();
-  return scales.largest();
+  scales.keep(experts);
 }
 
 }  // namespace fewbit

@@ -28,13 +28,10 @@ struct Validation {
 void validate_nvfp4(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.
 void validate_gguf(Validation& validation, const Module& module);
-// Values of all scales, whoever wrote them, and whether the weights that they make are plausible.
-// The largest scale, with the global one; empty: none was read.
-std::optional<double> validate_scale_values(Validation& validation, const Module& module);
 // The largest scales of all experts, compared with each other.
 class ExpertScales {
  public:
-  void add(const Module& module, double largest);
+  void add(const Module& module, int expert, double largest);
   void report(Validation& validation) const;
 
  private:
@@ -45,6 +42,8 @@ class ExpertScales {
   };
   std::map<std::pair<int, Role>, std::vector<Expert>> layers_;
 };
+// Values of all scales, whoever wrote them, and whether the weights that they make are plausible.
+void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts);
 // Quantized routers and embeddings, rounded biases of the choice of experts.
 void validate_roles(Validation& validation);
 // Activation scales that are no numbers, or that some experts lack.

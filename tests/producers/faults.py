@@ -208,6 +208,8 @@ NVFP4_FAULTS = {
     "layers-missing": lambda c: c.config.update(num_hidden_layers=2),
     "experts-missing": lambda c: remove(c, UP + ".weight", UP + ".weight_scale", UP + ".weight_scale_2"),
     "config-experts": lambda c: c.config.update(num_experts=3),
+    "config-top-k": lambda c: c.config.update(num_experts_per_tok=5),
+    "config-expert-groups": lambda c: c.config.update(n_group=3),
     "config-size": lambda c: c.config.update(moe_intermediate_size=32),
     "config-group-size": lambda c: block(c, group_size=32),
     "config-algorithm": lambda c: block(c, quant_algo="FP8"),

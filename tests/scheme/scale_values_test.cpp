@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -110,6 +111,27 @@ TEST(ValidateScaleValues, AnExpertThatNothingReachedIsNamed) {
   EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 up_proj", "experts 0 (1 of 2)")));
   EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 gate_proj", "up to 1e-23")));
   EXPECT_EQ(findings.size(), 2U);
+}
+
+TEST(ValidateScaleValues, ExpertsOfOneTensorAreLookedAtOneByOne) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  const std::string fused = "model.layers.0.mlp.experts.gate_up_proj";
+  small.add(fused + ".weight", DType::u8, {3, 32, 16}, {0x21});
+  small.add(fused + ".weight_scale", DType::f8_e4m3, {3, 32, 2}, {0x38});
+  small.add_f32(fused + ".weight_scale_2", {3}, {0.25F, 1e-23F, 0.5F});
+  EXPECT_THAT(findings_of(small), Contains(finding("expert-dead", "layer 0 gate_up_proj",
+                                                   "experts 1 (1 of 3) have scales up to 1e-23")));
+}
+
+TEST(ValidateScaleValues, OfTwoScalesOneIsNotApplied) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.add(expert0 + "up_proj.scale", DType::f8_e4m3, {16, 2}, {0x38});
+  const std::vector<Finding> findings = findings_of(small);
+  const Checkpoint checkpoint = small.open();
+  const Identified identified = *identify(checkpoint);
+  const bool refused = !identified.find(expert0 + "up_proj")->unreadable.empty();
+  EXPECT_TRUE(refused || std::any_of(findings.begin(), findings.end(),
+                                     [](const Finding& f) { return f.rule == "scale-twice"; }));
 }
 
 TEST(ValidateSchemes, PartsThatAreFusedElsewhereAreCompared) {
