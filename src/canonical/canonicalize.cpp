@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "canonical/storage.hpp"
+#include "scheme/integer_layout.hpp"
 
 namespace fewbit {
 namespace {
@@ -20,12 +21,7 @@ constexpr Storage storages[] = {
        return scheme.producer == Producer::modelopt && scheme.weight == DType::f4_e2m1;
      },
      canonicalize_nvfp4},
-    {[](const Scheme& scheme) {
-       return scheme.packing == Packing::words_k || scheme.packing == Packing::words_k_minus ||
-              scheme.packing == Packing::words_n || scheme.packing == Packing::words_gemv ||
-              scheme.packing == Packing::shorts_gemv;
-     },
-     canonicalize_integer},
+    {[](const Scheme& scheme) { return is_integer_words(scheme.packing); }, canonicalize_integer},
 };
 
 }  // namespace

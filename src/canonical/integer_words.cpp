@@ -41,9 +41,15 @@ void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::s
   for_tiles(count, n, [&](std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
     for (std::size_t c = c0; c < c1; ++c) {
       for (std::size_t r = r0; r < r1; ++r) {
+        std::byte* to = rows.data() + c * row_bytes + 4 * r;
+        const std::byte* from = words.data() + 4 * (r * n + c);
+        const std::size_t left = row_bytes - 4 * r;
         // The last word of a row may hold bits behind its end.
-        const std::size_t bytes = std::min<std::size_t>(4, row_bytes - 4 * r);
-        std::memcpy(rows.data() + c * row_bytes + 4 * r, words.data() + 4 * (r * n + c), bytes);
+        if (left >= 4) {
+          std::memcpy(to, from, 4);
+        } else {
+          std::memcpy(to, from, left);
+        }
       }
     }
   });

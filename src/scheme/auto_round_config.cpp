@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AutoRound's block, for its formats with integer codes.
-#include <algorithm>
-
 #include "core/ascii.hpp"
+#include "core/quote.hpp"
 #include "scheme/integer_config.hpp"
 
 namespace fewbit {
@@ -19,6 +18,39 @@ constexpr std::pair<std::string_view, Packing> formats[] = {
     {"auto_round:awq", Packing::words_n},
 };
 
+IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig& config) {
+  IntegerRule rule;
+  rule.text = name;
+  const ConfigSection values(scheme, config.where + ".extra_config " + quote(name));
+  read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
+  rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
+  rule.excludes = rule.spec.bits.value_or(0) >= 16;
+  return rule;
+}
+
+// Names of modules, or regular expressions, with what differs from the scheme of all.
+void read_rules(const ConfigSection& section, IntegerConfig& config) {
+  const ConfigSection::Entry entry = section.find({"extra_config"});
+  if (!entry) return;
+  const Json::Object* layers = entry.value->as_object();
+  if (layers == nullptr) {
+    config.problems.push_back(
+        section.refuse(ErrorCode::corrupt, "extra_config", *entry.value, "an object of layers"));
+    return;
+  }
+  for (const auto& [name, scheme] : *layers) {
+    IntegerRule rule = read_rule(name, scheme, config);
+    const std::string where = config.where + ".extra_config " + quote(name);
+    if (name.find_first_of("*+?^$()[]{}|\\") == std::string::npos) {
+      config.rules.add_name(std::move(rule));
+      continue;
+    }
+    const auto added =
+        config.rules.add_pattern(std::move(rule), name, IntegerRules::Anchor::none, where);
+    if (!added) config.problems.push_back(added.error());
+  }
+}
+
 }  // namespace
 
 IntegerConfig read_auto_round_config(const Declaration& declaration) {
@@ -26,7 +58,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   config.producer = Producer::auto_round;
   config.where = declaration.where;
   const ConfigSection section(*declaration.block, declaration.where);
-  read_bits_and_groups(section, {"bits"}, {"group_size"}, config);
+  read_bits_and_groups(section, {"bits"}, {"group_size"}, config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   config.base.act_order = false;
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
@@ -34,6 +66,9 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   for (const auto& [name, packing] : formats) {
     if (config.format == name) config.packing = packing;
   }
+  read_rules(section, config);
+  config.blocks = names_in(
+      section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"}).value);
   return config;
 }
 

@@ -5,6 +5,7 @@
 #include "core/ascii.hpp"
 #include "core/quote.hpp"
 #include "scheme/integer_config.hpp"
+#include "scheme/module_rules.hpp"
 
 namespace fewbit {
 namespace {
@@ -28,10 +29,15 @@ IntegerConfig read_awq_config(const Declaration& declaration) {
   config.producer = Producer::awq;
   config.where = declaration.where;
   const ConfigSection section(*declaration.block, declaration.where);
-  read_bits_and_groups(section, {"bits", "w_bit"}, {"group_size", "q_group_size"}, config);
+  read_bits_and_groups(section, {"bits", "w_bit"}, {"group_size", "q_group_size"}, config.base,
+                       config.problems);
   const auto zeros = value_or_problem(section.boolean({"zero_point"}), config.problems);
   if (zeros) config.base.symmetric = !*zeros;
   config.base.act_order = false;
+  constexpr std::size_t most_entries = 4096;  // each is searched for in every name
+  for (PatternEntry& entry : ignore_entries(declaration)) {
+    if (config.excluded.size() < most_entries) config.excluded.push_back(std::move(entry.text));
+  }
   const auto version =
       value_or_problem(section.string({"version", "checkpoint_format"}), config.problems);
   config.format = lower_ascii(version.value_or(""));

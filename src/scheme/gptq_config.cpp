@@ -41,6 +41,34 @@ void read_container(const ConfigSection& section, IntegerConfig& config) {
   config.obstacle = fmt::format("pack_dtype {} is not readable, expected int32", quote(*dtype));
 }
 
+// "-:regex" leaves a module alone, "+:regex" or "regex" changes its scheme. Only these four keys of
+// a rule have a meaning for the tensors.
+void read_rules(const ConfigSection& section, IntegerConfig& config) {
+  const ConfigSection::Entry entry = section.find({"dynamic"});
+  if (!entry) return;
+  const Json::Object* rules = entry.value->as_object();
+  if (rules == nullptr) {
+    config.problems.push_back(
+        section.refuse(ErrorCode::corrupt, "dynamic", *entry.value, "an object of rules"));
+    return;
+  }
+  for (const auto& [key, overrides] : *rules) {
+    IntegerRule rule;
+    rule.text = key;
+    rule.excludes = key.starts_with("-:");
+    std::string_view regex = key;
+    if (rule.excludes || regex.starts_with("+:")) regex.remove_prefix(2);
+    const std::string where = config.where + ".dynamic " + quote(key);
+    const ConfigSection values(overrides, where);
+    read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
+    rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
+    rule.spec.act_order = value_or_problem(values.boolean({"desc_act"}), config.problems);
+    const auto added =
+        config.rules.add_pattern(std::move(rule), regex, IntegerRules::Anchor::start, where);
+    if (!added) config.problems.push_back(added.error());
+  }
+}
+
 }  // namespace
 
 IntegerConfig read_gptq_config(const Declaration& declaration) {
@@ -48,7 +76,8 @@ IntegerConfig read_gptq_config(const Declaration& declaration) {
   config.producer = Producer::gptq;
   config.where = declaration.where;
   const ConfigSection section(*declaration.block, declaration.where);
-  read_bits_and_groups(section, {"bits", "w_bit", "wbits"}, {"group_size", "q_group_size"}, config);
+  read_bits_and_groups(section, {"bits", "w_bit", "wbits"}, {"group_size", "q_group_size"},
+                       config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   const auto zeros = value_or_problem(section.boolean({"zero_point"}), config.problems);
   if (!config.base.symmetric && zeros) config.base.symmetric = !*zeros;
@@ -56,6 +85,8 @@ IntegerConfig read_gptq_config(const Declaration& declaration) {
   config.lm_head = value_or_problem(section.boolean({"lm_head"}), config.problems);
   read_format(section, declaration, config);
   read_container(section, config);
+  read_rules(section, config);
+  config.modules_in_block = names_in(section.find({"modules_in_block_to_quantize"}).value);
   return config;
 }
 

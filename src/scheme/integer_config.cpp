@@ -1,15 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/integer_config.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/quote.hpp"
+
 namespace fewbit {
+namespace {
+
+// "model.layers" is a block of "model.layers.0.mlp.up_proj", as is "layers".
+bool in_block(std::string_view module, std::string_view block) {
+  return ("." + std::string(module)).find("." + std::string(block) + ".") != std::string::npos;
+}
+
+bool is_last_part(std::string_view module, std::string_view name) {
+  return module == name ||
+         (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
+}
+
+// Lists that are searched for every module.
+constexpr std::size_t most_names = 4096;
+
+void add_split(const std::string& text, std::vector<std::string>& out) {
+  std::size_t begin = 0;
+  while (begin <= text.size() && out.size() < most_names) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    std::string name = text.substr(begin, comma - begin);
+    std::erase(name, ' ');
+    if (!name.empty()) out.push_back(std::move(name));
+    begin = comma + 1;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> names_in(const Json* value) {
+  std::vector<std::string> out;
+  if (value == nullptr) return out;
+  if (const std::string* text = value->as_string()) add_split(*text, out);
+  if (value->as_array() == nullptr) return out;
+  for (const Json& item : *value->as_array()) {
+    if (const std::string* text = item.as_string()) add_split(*text, out);
+    if (item.as_array() == nullptr) continue;
+    for (const Json& inner : *item.as_array()) {
+      if (const std::string* text = inner.as_string()) add_split(*text, out);
+    }
+  }
+  return out;
+}
 
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
-                          ConfigSection::Keys group_size, IntegerConfig& config) {
+                          ConfigSection::Keys group_size, IntegerSpec& spec,
+                          std::vector<Error>& problems) {
   constexpr std::int64_t largest_group = std::int64_t{1} << 40;
-  config.base.bits = value_or_problem(section.integer(bits, 1, 32), config.problems);
-  config.base.group_size =
-      value_or_problem(section.integer(group_size, -1, largest_group), config.problems);
-  if (config.base.group_size == -1) config.base.group_size = 0;
+  spec.bits = value_or_problem(section.integer(bits, 1, 32), problems);
+  spec.group_size = value_or_problem(section.integer(group_size, -1, largest_group), problems);
+  if (spec.group_size.value_or(0) == -1) spec.group_size = 0;
 }
 
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration) {
@@ -30,6 +78,33 @@ std::optional<IntegerConfig> first_integer_config(const Declared& declared) {
     if (auto config = read_integer_config(declaration)) return config;
   }
   return std::nullopt;
+}
+
+IntegerSpec spec_of(const IntegerConfig& config, const std::string& module) {
+  const IntegerRule* rule = config.rules.find(module);
+  return rule != nullptr && !rule->excludes ? config.base.with(rule->spec) : config.base;
+}
+
+std::string exclusion_of(const IntegerConfig& config, const Module& module) {
+  if (const IntegerRule* rule = config.rules.find(module.name)) {
+    return rule->excludes ? "rule " + quote(rule->text) : "";
+  }
+  for (const std::string& part : config.excluded) {
+    if (module.name.find(part) != std::string::npos) return "entry " + quote(part);
+  }
+  // Output heads are quantized only where the config says so.
+  if (module.role == Role::head && !config.lm_head.value_or(false)) return "no lm_head";
+  if (!config.blocks.empty() && module.role != Role::head &&
+      std::none_of(config.blocks.begin(), config.blocks.end(),
+                   [&](const std::string& block) { return in_block(module.name, block); })) {
+    return "block_name_to_quantize without it";
+  }
+  if (!config.modules_in_block.empty() && module.role != Role::head &&
+      std::none_of(config.modules_in_block.begin(), config.modules_in_block.end(),
+                   [&](const std::string& name) { return is_last_part(module.name, name); })) {
+    return "modules_in_block_to_quantize without it";
+  }
+  return "";
 }
 
 }  // namespace fewbit

@@ -10,16 +10,9 @@
 
 #include "scheme/config_section.hpp"
 #include "scheme/declared.hpp"
+#include "scheme/integer_rules.hpp"
 
 namespace fewbit {
-
-// Of one module, or of all that no rule names. Empty: not stated.
-struct IntegerSpec {
-  std::optional<std::int64_t> bits;
-  std::optional<std::int64_t> group_size;  // 0 = whole rows (-1 in the file)
-  std::optional<bool> symmetric;
-  std::optional<bool> act_order;
-};
 
 struct IntegerConfig {
   Producer producer = Producer::gptq;
@@ -31,12 +24,23 @@ struct IntegerConfig {
   // Why modules of this format can't be read: "checkpoint_format \"marlin\" is not readable".
   std::string obstacle;
   IntegerSpec base;
+  IntegerRules rules;
+  // Parts of the names of modules that stay 16-bit (AWQ), and the only ones that are quantized:
+  // paths that begin so (AutoRound's blocks), names that end so (GPTQ's modules of a block). Empty:
+  // no such list.
+  std::vector<std::string> excluded;
+  std::vector<std::string> blocks;
+  std::vector<std::string> modules_in_block;
   std::optional<bool> lm_head;
   std::vector<Error> problems;  // values of the wrong kind, which are ignored
 };
 
 // Empty when the block is another producer's.
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration);
+// What the config says of one module: its rule, else the same for all.
+IntegerSpec spec_of(const IntegerConfig& config, const std::string& module);
+// Why the config leaves a module at 16 bits ("dynamic \"-:.*gate\""); empty when it does not.
+std::string exclusion_of(const IntegerConfig& config, const Module& module);
 // The first of them; empty when there is none.
 std::optional<IntegerConfig> first_integer_config(const Declared& declared);
 
@@ -52,8 +56,11 @@ std::optional<T> value_or_problem(Result<std::optional<T>> value, std::vector<Er
   problems.push_back(value.error());
   return std::nullopt;
 }
-// bits, group_size: the first of `keys`.
+// bits and group_size: the first of the keys that is there.
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
-                          ConfigSection::Keys group_size, IntegerConfig& config);
+                          ConfigSection::Keys group_size, IntegerSpec& spec,
+                          std::vector<Error>& problems);
+// Every string in a string (split at commas), a list, or a list of lists.
+std::vector<std::string> names_in(const Json* value);
 
 }  // namespace fewbit

@@ -12,6 +12,13 @@
 
 namespace fewbit {
 
+// Whether a packing is one of GPTQ's or AWQ's.
+constexpr bool is_integer_words(Packing packing) {
+  return packing == Packing::words_k || packing == Packing::words_k_minus ||
+         packing == Packing::words_n || packing == Packing::words_gemv ||
+         packing == Packing::shorts_gemv;
+}
+
 // A matrix [n, k] of `bits`-bit codes with one scale a group of group_size columns; group_size 0 =
 // one group for the whole row.
 struct IntegerFit {

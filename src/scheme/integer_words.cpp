@@ -171,7 +171,7 @@ Scheme scheme_of(Producer producer, const IntegerFit& fit, const TensorInfo* sca
 }
 
 void claim_module(const Inventory& inventory, const IntegerConfig* config, Draft& draft) {
-  const IntegerSpec spec = config != nullptr ? config->base : IntegerSpec{};
+  const IntegerSpec spec = config != nullptr ? spec_of(*config, draft.module.name) : IntegerSpec{};
   const Choice choice = choose(draft, config, {spec.bits, spec.group_size});
   const IntegerFit& fit = choice.fit;
   const Stated stated = stated_for(config, spec, fit);

@@ -8,7 +8,7 @@ std::span<const Reader> readers() {
   static constexpr Reader list[] = {
       {Producer::gguf, claim_gguf, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
-      {Producer::gptq, claim_integer_words, nullptr},
+      {Producer::gptq, claim_integer_words, check_integer_words},
       {Producer::unknown, claim_other_producers, nullptr},
       {Producer::unquantized, claim_unquantized, nullptr},
   };

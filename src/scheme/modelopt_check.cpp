@@ -6,32 +6,11 @@
 
 #include "scheme/finding_groups.hpp"
 #include "scheme/modelopt_config.hpp"
+#include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
 namespace {
-
-// Linear layers, which ModelOpt quantizes unless they are excluded.
-bool is_target(Role role) {
-  switch (role) {
-    case Role::router:
-    case Role::gate_proj:
-    case Role::up_proj:
-    case Role::down_proj:
-    case Role::gate_up_proj:
-    case Role::shared_gate_proj:
-    case Role::shared_up_proj:
-    case Role::shared_down_proj:
-    case Role::q_proj:
-    case Role::k_proj:
-    case Role::v_proj:
-    case Role::o_proj:
-    case Role::head:
-      return true;
-    default:
-      return false;
-  }
-}
 
 void check_module(const Inventory& inventory, const ModeloptConfig& config, const Module& module,
                   FindingGroups& groups) {
@@ -44,7 +23,7 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config, cons
                              "quantized tensors: " + module.evidence,
                              config.where + " does not expect it to be quantized"});
   }
-  if (!module.scheme.quantized() && expected && !extra_layer && is_target(module.role)) {
+  if (!module.scheme.quantized() && expected && !extra_layer && is_projection(module.role)) {
     // Routers are never quantized on purpose, and exports forget to list them.
     const Level level = module.role == Role::router ? Level::info : Level::warning;
     groups.add(module.role,

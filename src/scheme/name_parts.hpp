@@ -39,6 +39,10 @@ struct ModuleRole {
 // layers are `other`.
 ModuleRole find_role(std::string_view module);
 
+// Roles of matrices that activations are multiplied by, so that quantizers change them; experts'
+// routers and output heads too, other attention parts and lone factors not.
+bool is_projection(Role role);
+
 // Parts of vision and audio towers and of token-prediction heads beside the layers.
 bool outside_language_model(std::string_view module);
 

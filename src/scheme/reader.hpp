@@ -64,7 +64,8 @@ void check_declared(Inventory& inventory);
 void claim_gguf(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
-void claim_integer_words(Inventory& inventory);    // GPTQ, AWQ, AutoRound
+void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound
+void check_integer_words(Inventory& inventory);
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

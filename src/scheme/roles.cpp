@@ -137,6 +137,27 @@ std::optional<int> name_number(std::string_view part) {
   return value;
 }
 
+bool is_projection(Role role) {
+  switch (role) {
+    case Role::router:
+    case Role::gate_proj:
+    case Role::up_proj:
+    case Role::down_proj:
+    case Role::gate_up_proj:
+    case Role::shared_gate_proj:
+    case Role::shared_up_proj:
+    case Role::shared_down_proj:
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+    case Role::o_proj:
+    case Role::head:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool outside_language_model(std::string_view module) {
   return outside_the_language_model(split_dots(module));
 }

@@ -2,6 +2,7 @@
 // Whether the parts of a checkpoint fit together.
 #include <algorithm>
 
+#include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -31,6 +32,7 @@ void validate_module(Validation& validation, const Module& module) {
   if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
     validate_nvfp4(validation, module);
   }
+  if (is_integer_words(module.scheme.packing)) validate_integer(validation, module);
 }
 
 }  // namespace

@@ -71,6 +71,12 @@ std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
   return scales > 0 ? static_cast<std::uint64_t>(all) / scales : 0;
 }
 
+// AutoRound lets a symmetric scale be negative, so that the largest weight has the lowest code.
+Level negative_level(const Scheme& scheme) {
+  const bool usual = scheme.producer == Producer::auto_round && !scheme.zero_points;
+  return usual ? Level::info : Level::warning;
+}
+
 class ModuleScales {
  public:
   ModuleScales(Validation& validation, const Module& module)
@@ -121,7 +127,7 @@ class ModuleScales {
     };
     const bool exponents = meaning(module_, info) == DType::f8_e8m0;
     report(Level::error, "scale-nan", counts.not_finite, exponents ? "NaN (255)" : "NaN");
-    report(Level::warning, "scale-negative", counts.negative, "negative");
+    report(negative_level(module_.scheme), "scale-negative", counts.negative, "negative");
     const std::uint64_t needed = scales_needed(module_);
     const std::uint64_t used = needed > 0 ? std::min(needed, counts.values) : counts.values;
     const std::uint64_t zero = counts.zero - std::min(counts.zero, counts.values - used);

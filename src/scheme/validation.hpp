@@ -52,6 +52,8 @@ void validate_input_scales(Validation& validation);
 void validate_drafts(Validation& validation);
 // Matrices that belong together and are stored in different ways.
 void validate_schemes(Validation& validation);
+// Presence, types, shapes and values of the parts of GPTQ, AWQ and AutoRound.
+void validate_integer(Validation& validation, const Module& module);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.

@@ -37,6 +37,8 @@ constexpr Op ops[] = {
     {"pack_cols", pack_cols},
     {"unpack_cols", unpack_cols},
     {"sort_weights", sort_weights},
+    {"quantize_weights", quantize_weights},
+    {"gptq_quantize_weights", gptq_quantize_weights},
     {"b12x_nvfp4_scale_factor_table", b12x_nvfp4_scale_factor_table},
     {"b12x_permute_packed_scales", b12x_permute_packed_scales},
     {"b12x_process_nvfp4_packed_scales", b12x_process_nvfp4_packed_scales},

@@ -22,6 +22,10 @@ Result<Outputs> pack_cols(const GoldenCase& c);
 Result<Outputs> unpack_cols(const GoldenCase& c);
 Result<Outputs> sort_weights(const GoldenCase& c);
 
+// ops_quantize.cpp
+Result<Outputs> quantize_weights(const GoldenCase& c);
+Result<Outputs> gptq_quantize_weights(const GoldenCase& c);
+
 // ops_numeric.cpp
 Result<Outputs> decode_e4m3fn(const GoldenCase& golden_case);
 Result<Outputs> decode_e5m2(const GoldenCase& golden_case);

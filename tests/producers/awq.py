@@ -122,6 +122,75 @@ def without_zero_points():
     return case
 
 
+def excluded():
+    """modules_to_not_convert is a list of substrings: "gate" also names gate_proj."""
+    block = config(modules_to_not_convert=["layers.1.", "gate"])
+    case = whole("awq-modules-to-not-convert", block=block)
+    case.warnings = ("fused-schemes-differ",)
+    rng = random(case.name)
+    for suffix in ("qweight", "qzeros", "scales"):
+        case.tensors.pop(f"model.layers.0.mlp.gate_proj.{suffix}")
+    case.values.pop("model.layers.0.mlp.gate_proj.weight")
+    case.schemes["model.layers.0.mlp.gate_proj"] = "bf16"
+    for module in ("model.layers.0.mlp.gate_proj", "model.layers.1.mlp.up_proj"):
+        case.tensors[f"{module}.weight"] = bf16(rng.normal(size=(64, 128)))
+    return case
+
+
+def broken(fault, rule, version="gemm", size=32, block=None):
+    case = whole(f"awq-{fault}", version, size, config(version, size) if block is None else block)
+    case.faults = (rule,)
+    case.values = {}
+    return case
+
+
+def faults():
+    def change(fault, rule, suffix, edit, *form):
+        case = broken(fault, rule, *form)
+        made = edit(case.tensors.pop(f"{UP}.{suffix}").copy())
+        if suffix == "qweight" and made is None:
+            case.schemes.pop(UP)
+        if made is not None:
+            case.tensors[f"{UP}.{suffix}"] = made
+        return case
+
+    def put(value):
+        def edit(array):
+            array[0, 0] = value
+            return array
+
+        return edit
+
+    yield change("scales-missing", "scale-missing", "scales", lambda a: None)
+    yield change("qweight-missing", "scale-without-weight", "qweight", lambda a: None)
+    yield change("qzeros-missing", "zeros-missing", "qzeros", lambda a: None)
+    yield change("group-missing", "scale-shape", "scales", lambda a: a[:-1])
+    yield change("qzeros-shape", "zeros-shape", "qzeros", lambda a: a[:, :-1])
+    yield change("scale-nan", "scale-nan", "scales", put(np.nan))
+    yield change("scale-negative", "scale-negative", "scales", put(-1))
+    yield change("scale-zero", "scale-zero", "scales", put(0))
+    yield change("gemv-scales-cut", "scale-shape", "scales", lambda a: a[:, :-1], "gemv")
+    yield change("gemv-fast-zeros-type", "zeros-dtype", "qzeros", lambda a: a.astype(np.float32), "gemv_fast")
+    yield change("gemv-fast-zeros-missing", "zeros-missing", "qzeros", lambda a: None, "gemv_fast")
+    yield broken("stated-gemv", "config-format", block=config("gemv"))
+    yield broken("stated-group-size", "config-group-size", block=config(group_size=64))
+    yield broken("called-gptq", "config-producer", block=config(quant_method="gptq", version="gptq"))
+    case = broken("unknown-version", "module-unreadable", block=config("gemm2"))
+    case.schemes = {}
+    yield case
+    case = broken("excludes-quantized", "config-excludes-quantized", block=config(modules_to_not_convert=["up_proj"]))
+    yield case
+    case = broken("eight-bits", "module-unreadable", block=config(bits=8))
+    for projection, n, k in SIZES:
+        module = f"model.layers.0.mlp.{projection}_proj"
+        case.tensors[f"{module}.qweight"] = np.zeros((k, n // 4), np.int32)
+        case.tensors[f"{module}.qzeros"] = np.zeros((k // 32, n // 4), np.int32)
+    case.schemes = {}
+    yield case
+
+
 def cases():
     yield from variants()
     yield without_zero_points()
+    yield excluded()
+    yield from faults()

@@ -65,6 +65,8 @@ def whole(name, form=None, config=True, files=None, scheme="GPTQ INT4", **more):
     form = form or Form()
     rng = random(name)
     case = Case(name, {}, files=files or {})
+    if not form.sym and form.minus:
+        case.warnings = ("zeros-wrap",)  # a zero point of 0 is stored as -1
     if config:
         case.config = {"quantization_config": form.config(**more)}
     for projection, n, k in SIZES:
@@ -117,9 +119,171 @@ def symmetric_zeros():
     for projection, n, k in SIZES:
         case.tensors[f"model.layers.0.mlp.{projection}_proj.qzeros"] = np.zeros((k // 32, 0), np.int32)
     yield case
+    case = whole("gptq-sym-zeroed-qzeros")
+    for projection, _, _ in SIZES:
+        case.tensors[f"model.layers.0.mlp.{projection}_proj.qzeros"] *= 0
+    yield case
+
+
+def rules():
+    """`dynamic`: the first rule that matches from the start of the name decides."""
+    base = Form(sym=False)
+    eight = Form(8, sym=True)
+    dynamic = {
+        "-:.*gate_proj": {},
+        r"+:model\.layers\.0\..*up": {"bits": 8, "sym": True},
+        r".*up_proj": {"bits": 2},
+        "layers.0.mlp.down_proj": {"bits": 3},  # not from the start: no match
+    }
+    yield ruled("gptq-dynamic", base, {"gate": None, "up": eight, "down": base}, dynamic=dynamic)
+    excluded = {"-:.*": {}, "+:.*up_proj": {"bits": 8}}
+    case = ruled("gptq-dynamic-excludes-quantized", base, {"gate": None, "up": base, "down": None}, dynamic=excluded)
+    case.faults = ("config-excludes-quantized",)
+    yield case
+    case = ruled("gptq-dynamic-expects-quantized", base, {"gate": None, "up": base, "down": base}, dynamic={})
+    case.faults = ("config-expects-quantized",)
+    yield case
+    yield ruled(
+        "gptq-modules-in-block",
+        base,
+        {"gate": None, "up": base, "down": base},
+        modules_in_block_to_quantize=[["mlp.up_proj"], ["mlp.down_proj"]],
+    )
+    case = ruled("gptq-dynamic-invalid", base, {"gate": base, "up": base, "down": base}, dynamic={"+:(": {}})
+    case.faults = ("config-value",)
+    yield case
+    # Act-order of one module only.
+    ordered = Form(order=True)
+    yield ruled(
+        "gptq-dynamic-act-order",
+        Form(),
+        {"gate": Form(), "up": ordered, "down": Form()},
+        dynamic={".*up_proj": {"desc_act": True}},
+    )
+    case = whole("gptq-lm-head", lm_head=True)
+    add_head(case)
+    yield case
+    case = whole("gptq-lm-head-not-stated")
+    add_head(case)
+    case.faults = ("config-excludes-quantized",)
+    yield case
+
+
+def add_head(case):
+    parts, case.values["lm_head.weight"] = matrix(random(case.name + "-head"), 64, 96, Form())
+    case.tensors |= {f"lm_head.{suffix}": part for suffix, part in parts.items()}
+    case.schemes["lm_head"] = "GPTQ INT4"
+
+
+def ruled(name, base, forms, **more):
+    """Each projection in its own form; None is plain."""
+    rng = random(name)
+    case = Case(name, {}, {"quantization_config": base.config(**more)}, warnings=("zeros-wrap", "fused-schemes-differ"))
+    for projection, n, k in SIZES:
+        module = f"model.layers.0.mlp.{projection}_proj"
+        form = forms[projection]
+        if form is None:
+            case.tensors[f"{module}.weight"] = bf16(rng.normal(size=(n, k)))
+            case.schemes[module] = "bf16"
+            continue
+        parts, case.values[f"{module}.weight"] = matrix(rng, n, k, form)
+        case.tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
+        case.schemes[module] = f"GPTQ INT{form.bits}"
+    return case
+
+
+def contradictions():
+    """The tensors outrank the config; that they differ is found. Values are those of the tensors."""
+    yield from both(whole("gptq-label-v1-zeros-v2", Form(minus=False), checkpoint_format="gptq"), "zeros-convention")
+    yield from both(whole("gptq-label-v2-zeros-v1", Form(), checkpoint_format="gptq_v2"), "zeros-convention")
+    yield from both(whole("gptq-asym-zero-wraps", Form(sym=False)), "zeros-wrap")
+    yield from both(whole("gptq-desc-act-not-stated", Form(order=True), desc_act=False), "group-index-order")
+    yield from both(whole("gptq-other-bits", Form(3), scheme="GPTQ INT3", bits=4), "config-bits")
+    yield from both(whole("gptq-other-group-size", Form(), group_size=64), "config-group-size")
+    yield from both(whole("gptq-group-size-text", Form(), group_size="32"), "config-value")
+    plain = Form().config(bits=8)
+    yield from both(whole("gptq-two-configs", Form(), files={"quantize_config.json": plain}), "config-places-differ")
+    yield from both(whole("gptq-called-awq", Form(), quant_method="awq", version="gemm"), "config-producer")
+
+
+def both(case, rule):
+    """The case with its finding, and with its values."""
+    yield Case(case.name + "-values", case.tensors, case.config, case.files, case.schemes, case.values, warnings=(rule, "config-format"))
+    case.faults = (rule,)
+    yield case
+
+
+def broken(fault, rule, form=None, **more):
+    case = whole(f"gptq-{fault}", form, **more)
+    case.faults = (rule,)
+    case.values = {}
+    return case
+
+
+def faults():
+    def change(fault, rule, suffix, edit, form=None, **more):
+        case = broken(fault, rule, form, **more)
+        name = f"{UP}.{suffix}"
+        made = edit(case.tensors.pop(name).copy())
+        if suffix == "qweight" and made is None:
+            case.schemes.pop(UP)
+        if made is not None:
+            case.tensors[name] = made
+        return case
+
+    def put(value, at=0):
+        def edit(array):
+            array.reshape(-1)[at] = value
+            return array
+
+        return edit
+
+    asym = Form(sym=False)
+    yield change("scales-missing", "scale-missing", "scales", lambda a: None)
+    yield change("qweight-missing", "scale-without-weight", "qweight", lambda a: None)
+    yield change("qzeros-missing", "zeros-missing", "qzeros", lambda a: None, asym)
+    yield change("group-missing", "scale-shape", "scales", lambda a: a[:-1])
+    yield change("group-extra", "scale-shape", "scales", lambda a: np.concatenate([a, a[:1]]))
+    yield change("scales-type", "scale-dtype", "scales", lambda a: a.astype(np.int32))
+    yield change("scale-nan", "scale-nan", "scales", put(np.nan))
+    yield change("scale-infinite", "scale-nan", "scales", put(np.inf, 7))
+    yield change("scale-negative", "scale-negative", "scales", put(-0.5))
+    yield change("scale-zero", "scale-zero", "scales", put(0))
+    yield change("qweight-type", "weight-dtype", "qweight", lambda a: a.astype(np.int8))
+    yield change("qweight-flat", "weight-shape", "qweight", lambda a: a.reshape(-1))
+    yield change("qzeros-type", "zeros-dtype", "qzeros", lambda a: a.astype(np.int64), asym)
+    yield change("qzeros-wide", "zeros-shape", "qzeros", lambda a: np.concatenate([a, a], axis=1), asym)
+    yield change("qzeros-not-symmetric", "zeros-not-symmetric", "qzeros", put(0x12345678))
+    yield change("g-idx-type", "group-index-dtype", "g_idx", lambda a: a.astype(np.int64))
+    yield change("g-idx-short", "group-index-shape", "g_idx", lambda a: a[:-1])
+    yield change("g-idx-range", "group-index-range", "g_idx", put(3, 95))
+    yield change("g-idx-negative-range", "group-index-range", "g_idx", put(-4, 95))
+    yield change("g-idx-uneven", "group-index-uneven", "g_idx", put(1, 5))
+    yield change("g-idx-all-zero", "group-index-uneven", "g_idx", lambda a: a * 0)
+    yield change("desc-act-without-g-idx", "module-unreadable", "g_idx", lambda a: None, Form(order=True))
+    yield broken("asym-without-config", "module-unreadable", asym, config=False, scheme="")
+    yield broken("marlin", "module-unreadable", checkpoint_format="marlin", scheme="marlin")
+    yield broken("bitblas", "module-unreadable", checkpoint_format="bitblas", scheme="bitblas")
+    yield broken("planes-of-3-bits", "module-unreadable", Form(3), checkpoint_format="gptq_p", scheme="gptq_p")
+    yield broken("unknown-format", "module-unreadable", checkpoint_format="gptq_v9", scheme="gptq_v9")
+    yield broken("pack-dtype", "module-unreadable", pack_dtype="int16", scheme="int16")
+
+
+def negative_groups():
+    """Group numbers may count from the end."""
+    case = whole("gptq-negative-g-idx", Form(order=True, sym=False), desc_act=True)
+    case.warnings = ("zeros-wrap",)
+    for projection, _, k in SIZES:
+        name = f"model.layers.0.mlp.{projection}_proj.g_idx"
+        case.tensors[name] = np.where(np.arange(k) % 3 == 0, case.tensors[name] - k // 32, case.tensors[name]).astype(np.int32)
+    yield case
 
 
 def cases():
     yield from variants()
     yield from places()
     yield from symmetric_zeros()
+    yield from negative_groups()
+    yield from rules()
+    yield from contradictions()
+    yield from faults()

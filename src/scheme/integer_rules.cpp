@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/integer_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace fewbit {
+
+IntegerSpec IntegerSpec::with(const IntegerSpec& over) const {
+  IntegerSpec out = *this;
+  if (over.bits) out.bits = over.bits;
+  if (over.group_size) out.group_size = over.group_size;
+  if (over.symmetric) out.symmetric = over.symmetric;
+  if (over.act_order) out.act_order = over.act_order;
+  return out;
+}
+
+void IntegerRules::add_name(IntegerRule rule) {
+  names_.try_emplace(rule.text, rules_.size());
+  rules_.push_back(std::move(rule));
+}
+
+Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex, Anchor anchor,
+                                       const std::string& where) {
+  if (patterns_.size() >= most_patterns) {
+    return Error{ErrorCode::limit,
+                 fmt::format("more than {} rules that are patterns", most_patterns), where};
+  }
+  const std::string text =
+      anchor == Anchor::start ? std::string(regex) : ".*?(?:" + std::string(regex) + ")";
+  FEWBIT_TRY(ModulePattern pattern, ModulePattern::compile(PatternKind::regex, text, where));
+  patterns_.emplace_back(std::move(pattern), rules_.size());
+  rules_.push_back(std::move(rule));
+  return {};
+}
+
+const IntegerRule* IntegerRules::find(std::string_view module) const {
+  const auto named = names_.find(std::string(module));
+  if (named != names_.end()) return &rules_[named->second];
+  for (const auto& [pattern, rule] : patterns_) {
+    // A pattern that backtracks without bound matches nothing.
+    const Result<bool> hit = pattern.matches(module);
+    if (hit && *hit) return &rules_[rule];
+  }
+  return nullptr;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of GPTQ (`dynamic`) and AutoRound (`extra_config`) that change the scheme of single
+// modules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpoint/json.hpp"
+#include "scheme/module_match.hpp"
+
+namespace fewbit {
+
+// Of one module, or of all that no rule names. Empty: not stated.
+struct IntegerSpec {
+  std::optional<std::int64_t> bits;
+  std::optional<std::int64_t> group_size;  // 0 = whole rows (-1 in the file)
+  std::optional<bool> symmetric;
+  std::optional<bool> act_order;
+
+  // What `over` states counts, the rest stays.
+  IntegerSpec with(const IntegerSpec& over) const;
+};
+
+struct IntegerRule {
+  std::string text;       // as in the file
+  bool excludes = false;  // the module stays 16-bit
+  IntegerSpec spec;
+};
+
+class IntegerRules {
+ public:
+  // A module with exactly this name; outranks patterns.
+  void add_name(IntegerRule rule);
+  // Python's re.match (`anchored`) or re.search; the first one added that matches counts.
+  enum class Anchor { start, none };
+  // Errors, by which the rule is dropped: of the regular expression; limit after most_patterns.
+  static constexpr std::size_t most_patterns = 4096;  // each is tried on every module
+  Result<void> add_pattern(IntegerRule rule, std::string_view regex, Anchor anchor,
+                           const std::string& where);
+  // nullptr: no rule for this module.
+  const IntegerRule* find(std::string_view module) const;
+  bool empty() const { return rules_.empty(); }
+
+ private:
+  std::vector<IntegerRule> rules_;
+  std::unordered_map<std::string, std::size_t> names_;
+  std::vector<std::pair<ModulePattern, std::size_t>> patterns_;
+};
+
+}  // namespace fewbit

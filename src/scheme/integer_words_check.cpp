@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the config of GPTQ, AWQ or AutoRound and the tensors contradict each other. The tensors
+// win.
+#include <fmt/format.h>
+
+#include "core/quote.hpp"
+#include "scheme/finding_groups.hpp"
+#include "scheme/integer_config.hpp"
+#include "scheme/integer_layout.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string number_or_none(std::optional<std::int64_t> value) {
+  return value ? fmt::format("{}", *value) : "none";
+}
+
+std::string group_text(std::int64_t size) {
+  return size == 0 ? "whole rows" : fmt::format("{}", size);
+}
+
+// A group as long as the row, or longer, is the whole row.
+std::int64_t row_group(std::int64_t size, std::int64_t k) { return size >= k ? 0 : size; }
+
+void check_sizes(const IntegerConfig& config, const IntegerSpec& spec, const Module& module,
+                 FindingGroups& groups) {
+  const IntegerFit fit = integer_fit_of(module.scheme, module.n, module.k);
+  const std::string tensors = "the tensors: " + module.evidence;
+  if (spec.bits && *spec.bits != fit.bits) {
+    groups.add(module.role, {Level::warning, "config-bits", module.name,
+                             fmt::format("{} bits by {}", *spec.bits, config.where),
+                             fmt::format("{} bits by {}", fit.bits, tensors)});
+  }
+  if (spec.group_size && row_group(*spec.group_size, fit.k) != row_group(fit.group_size, fit.k)) {
+    groups.add(module.role,
+               {Level::warning, "config-group-size", module.name,
+                fmt::format("group_size {} by {}", group_text(*spec.group_size), config.where),
+                fmt::format("{} by {}", group_text(fit.group_size), tensors)});
+  }
+}
+
+void check_layout(const IntegerConfig& config, const Module& module, FindingGroups& groups) {
+  if (!config.packing) return;
+  const bool along_k =
+      *config.packing == Packing::words_k || *config.packing == Packing::words_k_minus;
+  const bool same = along_k ? module.scheme.packing == Packing::words_k ||
+                                  module.scheme.packing == Packing::words_k_minus
+                            : module.scheme.packing == *config.packing;
+  if (same) return;
+  const IntegerFit fit = integer_fit_of(module.scheme, module.n, module.k);
+  groups.add(module.role, {Level::warning, "config-format", module.name,
+                           fmt::format("format {} by {}", quote(config.format), config.where),
+                           integer_fit_text(fit) + " by the tensors: " + module.evidence});
+}
+
+// Modules that the config leaves alone and the tensors don't, and the other way round.
+void check_exclusion(const Inventory& inventory, const IntegerConfig& config, const Module& module,
+                     FindingGroups& groups) {
+  const bool plain = !module.scheme.quantized();
+  if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
+  // Token-prediction layers behind the last one are rarely listed.
+  if (plain && inventory.num_layers && module.layer >= *inventory.num_layers) return;
+  if (!plain && !is_integer_words(module.scheme.packing)) return;
+  const std::string exclusion = exclusion_of(config, module);
+  if (!plain && !exclusion.empty()) {
+    groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
+                             "quantized tensors: " + module.evidence,
+                             fmt::format("plain ones by {}: {}", config.where, exclusion)});
+  }
+  if (plain && exclusion.empty()) {
+    groups.add(module.role,
+               {Level::warning, "config-expects-quantized", module.name,
+                "plain tensors: " + module.evidence,
+                fmt::format("{} bits by {}, which does not exclude it",
+                            number_or_none(spec_of(config, module.name).bits), config.where)});
+  }
+}
+
+std::string summary(const IntegerConfig& config) {
+  const IntegerSpec& base = config.base;
+  return fmt::format("format {}, bits {}, group_size {}, sym {}, desc_act {}", quote(config.format),
+                     number_or_none(base.bits), number_or_none(base.group_size),
+                     number_or_none(base.symmetric), number_or_none(base.act_order));
+}
+
+}  // namespace
+
+void check_integer_words(Inventory& inventory) {
+  std::vector<IntegerConfig> configs;
+  for (const Declaration& declaration : inventory.declared.all) {
+    if (auto config = read_integer_config(declaration)) configs.push_back(*std::move(config));
+  }
+  if (configs.empty()) return;
+  const IntegerConfig& config = configs.front();
+  FindingGroups groups;
+  bool any = false;
+  for (const Draft& draft : inventory.drafts) {
+    check_exclusion(inventory, config, draft.module, groups);
+    if (!is_integer_words(draft.module.scheme.packing)) continue;
+    any = true;
+    check_sizes(config, spec_of(config, draft.module.name), draft.module, groups);
+    check_layout(config, draft.module, groups);
+  }
+  if (!any) return;
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+  for (const Error& problem : config.problems) {
+    inventory.findings.push_back(
+        {Level::warning, "config-value", problem.where, problem.what, "a value that can be used"});
+  }
+  for (std::size_t i = 1; i < configs.size(); ++i) {
+    if (summary(configs[i]) == summary(config)) continue;
+    inventory.findings.push_back({Level::warning, "config-places-differ", configs[i].where,
+                                  summary(configs[i]),
+                                  "as in " + config.where + ": " + summary(config)});
+  }
+}
+
+}  // namespace fewbit
