@@ -13,17 +13,17 @@ constexpr int rank_counts[] = {1, 2, 4, 8, 16};
 constexpr std::size_t most_reasons = 3;
 
 std::string reasons_text(const SplitPlan& plan) {
-  std::string text;
   if (plan.reasons.size() == 1) {
     return fmt::format("; {}: {}", plan.reasons[0].what, plan.reasons[0].why);
   }
+  std::string text;
   for (std::size_t i = 0; i < plan.reasons.size(); ++i) {
     const SplitReason& reason = plan.reasons[i];
     if (i == most_reasons) {
-      text += fmt::format("\n         and {} more", plan.reasons.size() - i);
+      text += fmt::format("\n          and {} more", plan.reasons.size() - i);
       break;
     }
-    text += fmt::format("\n         {}: {}", reason.what, reason.why);
+    text += fmt::format("\n          {}: {}", reason.what, reason.why);
   }
   return text;
 }
@@ -40,15 +40,26 @@ const char* verdict(const SplitPlan& plan) {
   return "?";
 }
 
+// What holds for more ranks as it did for fewer.
+bool same_matrices(const SplitPlan& a, const SplitPlan& b) {
+  return a.fit == b.fit &&
+         std::ranges::equal(a.reasons, b.reasons, {}, &SplitReason::what, &SplitReason::what);
+}
+
 std::string lines_of(const char* name, const std::vector<SplitPlan>& plans) {
   std::string easy;
   std::string rest;
+  const SplitPlan* shown = nullptr;
   for (const SplitPlan& plan : plans) {
     if (plan.reasons.empty()) {
       easy += fmt::format("{}{}", easy.empty() ? "" : ", ", plan.ranks);
+    } else if (shown != nullptr && plan.fit != SplitFit::even && same_matrices(*shown, plan)) {
+      rest += fmt::format("  {} {:<4}  {}, as {} {}\n", name, plan.ranks, verdict(plan), name,
+                          shown->ranks);
     } else {
+      shown = &plan;
       rest +=
-          fmt::format("  {} {:<5}  {}{}\n", name, plan.ranks, verdict(plan), reasons_text(plan));
+          fmt::format("  {} {:<4}  {}{}\n", name, plan.ranks, verdict(plan), reasons_text(plan));
     }
   }
   std::string text;

@@ -80,18 +80,41 @@ void validate_fusions(Validation& validation) {
   }
 }
 
+// Numbers for the schemes of a checkpoint; modules in order of name mostly repeat the last one.
+class StorageNumbers {
+ public:
+  int of(const Module& module) {
+    if (last_ != nullptr && last_->scheme == module.scheme &&
+        last_->unreadable == module.unreadable) {
+      return number_;
+    }
+    last_ = &module;
+    const std::string text = storage_text(module);
+    number_ = static_cast<int>(std::find(texts_.begin(), texts_.end(), text) - texts_.begin());
+    if (number_ == static_cast<int>(texts_.size())) texts_.push_back(text);
+    return number_;
+  }
+  const std::string& text(int number) const { return texts_[static_cast<std::size_t>(number)]; }
+
+ private:
+  std::vector<std::string> texts_;
+  const Module* last_ = nullptr;
+  int number_ = 0;
+};
+
 struct Kinds {
-  std::map<std::string, std::set<int>> numbers;  // by scheme: experts, or layers
+  std::map<int, std::set<int>> members;  // by storage: experts, or layers
   const Module* example = nullptr;
 
-  void add(const Module& module, int number) {
-    numbers[storage_text(module)].insert(number);
+  void add(const Module& module, int storage, int member) {
+    members[storage].insert(member);
     if (example == nullptr) example = &module;
   }
-  std::string text(const char* unit) const {
+  std::string text(const StorageNumbers& storages, const char* unit) const {
     std::string out;
-    for (const auto& [scheme, list] : numbers) {
-      out += fmt::format("{}{} in {} {}", out.empty() ? "" : "; ", scheme, unit, ranges_text(list));
+    for (const auto& [storage, list] : members) {
+      out += fmt::format("{}{} in {} {}", out.empty() ? "" : "; ", storages.text(storage), unit,
+                         ranges_text(list));
     }
     return out;
   }
@@ -100,23 +123,27 @@ struct Kinds {
 void validate_experts_alike(Validation& validation) {
   std::map<std::pair<Role, int>, Kinds> by_layer;
   std::map<Role, Kinds> by_role;
+  StorageNumbers storages;
   for (const Module& module : validation.identified.modules) {
     if (module.layer < 0 || module.expert == -1 || module.role == Role::other) continue;
-    if (module.expert >= 0) by_layer[{module.role, module.layer}].add(module, module.expert);
-    by_role[module.role].add(module, module.layer);
+    const int storage = storages.of(module);
+    if (module.expert >= 0) {
+      by_layer[{module.role, module.layer}].add(module, storage, module.expert);
+    }
+    by_role[module.role].add(module, storage, module.layer);
   }
   std::set<Role> mixed;
   for (const auto& [key, kinds] : by_layer) {
-    if (kinds.numbers.size() < 2) continue;
+    if (kinds.members.size() < 2) continue;
     mixed.insert(key.first);
     validation.add(*kinds.example, Level::info, "experts-mixed",
                    fmt::format("layer {} {}", key.second, role_name(key.first)),
-                   kinds.text("experts"), "nothing: each expert has its own scheme");
+                   kinds.text(storages, "experts"), "nothing: each expert has its own scheme");
   }
   for (const auto& [role, kinds] : by_role) {
-    if (kinds.numbers.size() < 2 || mixed.contains(role)) continue;
+    if (kinds.members.size() < 2 || mixed.contains(role)) continue;
     validation.add(*kinds.example, Level::info, "layers-mixed",
-                   fmt::format("expert {}", role_name(role)), kinds.text("layers"),
+                   fmt::format("expert {}", role_name(role)), kinds.text(storages, "layers"),
                    "nothing: each layer has its own scheme");
   }
 }
