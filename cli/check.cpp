@@ -20,6 +20,12 @@ namespace {
 struct Options : CommonOptions {
   std::string path;
   bool headers_only = false;
+  bool weights = false;
+
+  Depth depth() const {
+    if (headers_only) return Depth::headers;
+    return weights ? Depth::weights : Depth::scales;
+  }
 };
 
 struct Report {
@@ -115,8 +121,7 @@ Result<Report> make_report(const Options& options) {
   Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}};
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
-  add_findings(report.findings, validate(checkpoint, report.identified,
-                                         options.headers_only ? Depth::headers : Depth::scales));
+  add_findings(report.findings, validate(checkpoint, report.identified, options.depth()));
   report.inventory = take_inventory(checkpoint, report.identified);
   describe_layer(report);
   describe_tokenizer(report);
@@ -250,7 +255,10 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")
       ->required()
       ->check(not_empty);
-  command->add_flag("--headers-only", options->headers_only, "Do not read the scales");
+  CLI::Option* headers =
+      command->add_flag("--headers-only", options->headers_only, "Do not read the scales");
+  command->add_flag("--weights", options->weights, "Read all codes too, not only the scales")
+      ->excludes(headers);
   add_json_option(*command, *options);
   command->footer(
       "Exit code 1 when there is a warning or an error.\n"

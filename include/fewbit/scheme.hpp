@@ -209,8 +209,8 @@ struct Identified {
 Result<Identified> identify(const Checkpoint& checkpoint);
 
 // Whether the parts fit together: missing, mis-shaped, unread tensors, wrong dtypes, NaN scales …
-// Reads scale tensors when `read_data`.
-enum class Depth { headers, scales };
+// Each depth reads what the one before does and more: scale tensors; all codes.
+enum class Depth { headers, scales, weights };
 std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
                               Depth depth = Depth::scales);
 

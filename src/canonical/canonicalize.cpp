@@ -22,6 +22,10 @@ constexpr Storage storages[] = {
      },
      canonicalize_nvfp4},
     {[](const Scheme& scheme) { return is_integer_words(scheme.packing); }, canonicalize_integer},
+    {[](const Scheme& scheme) {
+       return scheme.packing == Packing::none && scheme.scale && dtype_bits(scheme.weight) == 8;
+     },
+     canonicalize_scaled},
 };
 
 }  // namespace

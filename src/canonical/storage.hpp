@@ -20,6 +20,10 @@ Result<QuantizedTensor> canonicalize_gguf(const Checkpoint& checkpoint, const Mo
 Result<QuantizedTensor> canonicalize_integer(const Checkpoint& checkpoint, const Module& module,
                                              std::int64_t fused_expert);
 
+// Codes with a grid of scales beside them, of any granularity.
+Result<QuantizedTensor> canonicalize_scaled(const Checkpoint& checkpoint, const Module& module,
+                                            std::int64_t fused_expert);
+
 // The tensor of a part. Error not_found names "<module>.<suffix>".
 Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,
                            std::string_view suffix);

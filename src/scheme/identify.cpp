@@ -141,16 +141,16 @@ void report_unreadable(Identified& out) {
   for (Finding& finding : std::move(groups).take()) out.findings.push_back(std::move(finding));
 }
 
-// What a producer asked of the activations holds for all its modules: experts that calibration
-// never reached lack their input_scale.
+// What a producer asked of the activations holds for all its modules of one weight type: experts
+// that calibration never reached lack their input_scale.
 void spread_activation(std::vector<Draft>& drafts) {
-  std::map<Producer, DType> asked;
+  std::map<std::pair<Producer, DType>, DType> asked;
   for (const Draft& draft : drafts) {
     const Scheme& scheme = draft.module.scheme;
-    if (scheme.activation) asked.try_emplace(scheme.producer, *scheme.activation);
+    if (scheme.activation) asked.try_emplace({scheme.producer, scheme.weight}, *scheme.activation);
   }
   for (Draft& draft : drafts) {
-    const auto found = asked.find(draft.module.scheme.producer);
+    const auto found = asked.find({draft.module.scheme.producer, draft.module.scheme.weight});
     if (found != asked.end()) draft.module.scheme.activation = found->second;
   }
 }

@@ -9,6 +9,7 @@ std::span<const Reader> readers() {
       {Producer::gguf, claim_gguf, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
       {Producer::gptq, claim_integer_words, check_integer_words},
+      {Producer::fp8, claim_fp8, check_fp8},
       {Producer::unknown, claim_other_producers, nullptr},
       {Producer::unquantized, claim_unquantized, nullptr},
   };

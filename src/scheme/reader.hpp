@@ -66,6 +66,8 @@ void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
 void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound
 void check_integer_words(Inventory& inventory);
+void claim_fp8(Inventory& inventory);
+void check_fp8(Inventory& inventory);
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

@@ -22,10 +22,11 @@ std::string_view short_dtype(DType dtype) {
 
 // "NVFP4", "MXFP4", "FP8", "INT4" … from what the scheme is made of.
 std::string format_name(const Scheme& scheme) {
-  const bool e8m0 = scheme.scale && scheme.scale->dtype == DType::f8_e8m0;
+  const bool mx = scheme.scale && scheme.scale->dtype == DType::f8_e8m0 &&
+                  scheme.scale->granularity == Granularity{1, 32};
   switch (scheme.weight) {
     case DType::f4_e2m1:
-      return e8m0 ? "MXFP4" : "NVFP4";
+      return mx ? "MXFP4" : "NVFP4";
     case DType::f6_e2m3:
     case DType::f6_e3m2:
       return "MXFP6";
@@ -33,7 +34,7 @@ std::string format_name(const Scheme& scheme) {
     case DType::f8_e5m2:
     case DType::f8_e4m3fnuz:
     case DType::f8_e5m2fnuz:
-      return e8m0 ? "MXFP8" : "FP8";
+      return mx ? "MXFP8" : "FP8";
     case DType::nf3:
       return "NF3";
     case DType::u2:

@@ -19,8 +19,10 @@ bool has_part(const Module& module, std::initializer_list<std::string_view> want
 
 // Scales of quantized activations and caches; both are kept in 16 bits here.
 bool is_free_suffix(std::string_view suffix) {
-  return suffix == "input_scale" || suffix == "k_scale" || suffix == "v_scale" ||
-         suffix == "output_scale";
+  constexpr std::string_view names[] = {"input_scale",    "activation_scale", "qscale_act",
+                                        "input_scale_ub", "k_scale",          "v_scale",
+                                        "kv_scale",       "output_scale",     "prob_output_scale"};
+  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
 }
 
 bool same_bytes(const Checkpoint& checkpoint, std::string_view a, std::string_view b) {

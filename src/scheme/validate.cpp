@@ -23,11 +23,8 @@ void validate_leftovers(Validation& validation, const Module& module) {
 void validate_module(Validation& validation, const Module& module) {
   validate_leftovers(validation, module);
   if (!module.unreadable.empty()) return;
-  if (!module.part("input_scale").empty()) {
-    validation.add(module, Level::info, "input-scale-unused",
-                   std::string(module.part("input_scale")), "a scale for 4-bit activations",
-                   "none: weights are used with 16-bit activations");
-  }
+  validate_activation_scales(validation, module);
+  if (validation.depth == Depth::weights) validate_code_values(validation, module);
   if (module.scheme.ggml_type) validate_gguf(validation, module);
   if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
     validate_nvfp4(validation, module);

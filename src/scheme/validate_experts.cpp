@@ -92,7 +92,7 @@ void validate_experts(Validation& validation) {
   for (const auto& [number, layer] : layers_of(validation.identified)) {
     if (layer.experts.empty()) continue;
     validate_complete(validation, number, layer);
-    if (validation.depth == Depth::scales) count_globals(validation.checkpoint, layer, shared);
+    if (validation.depth >= Depth::scales) count_globals(validation.checkpoint, layer, shared);
   }
   if (shared.differ == 0) return;
   Finding finding{Level::info, "gate-up-global", shared.first,

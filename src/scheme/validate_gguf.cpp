@@ -138,7 +138,7 @@ void validate_factor(Validation& validation, const Module& module, const TensorI
 void validate_gguf(Validation& validation, const Module& module) {
   const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
   if (weight == nullptr) return;
-  if (validation.depth == Depth::scales) validate_scales(validation, module, *weight);
+  if (validation.depth >= Depth::scales) validate_scales(validation, module, *weight);
   const std::string_view suffix = module.part("scale").empty() ? "weight.scale" : "scale";
   const TensorInfo* factor = validation.checkpoint.find(module.part(suffix));
   if (factor != nullptr) validate_factor(validation, module, *factor);

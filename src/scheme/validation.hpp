@@ -26,6 +26,10 @@ struct Validation {
 
 // Presence, types and shapes of NVFP4 codes and scales.
 void validate_nvfp4(Validation& validation, const Module& module);
+// NaN and infinity among FP8 codes; reads all of them.
+void validate_code_values(Validation& validation, const Module& module);
+// Scales of activations and of the key/value cache, which nothing uses.
+void validate_activation_scales(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.
 void validate_gguf(Validation& validation, const Module& module);
 // The largest scales of all experts, compared with each other.

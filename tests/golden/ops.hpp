@@ -8,6 +8,12 @@ namespace fewbit::golden {
 
 // ops_dequant.cpp
 Result<Outputs> dequant_nvfp4(const GoldenCase& golden_case);
+// ops_fp8.cpp
+Result<Outputs> dequant_fp8_block(const GoldenCase& c);
+Result<Outputs> dequant_fp8_scaled(const GoldenCase& c);
+Result<Outputs> per_tensor_dequantize(const GoldenCase& c);
+Result<Outputs> convert_to_channelwise(const GoldenCase& c);
+Result<Outputs> requantize_with_max_scale(const GoldenCase& c);
 // ops_gguf.cpp
 Result<Outputs> dequant_gguf(const GoldenCase& c);
 Result<Outputs> dequant_q2_0(const GoldenCase& c);

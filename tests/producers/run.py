@@ -83,7 +83,7 @@ def value_problems(case, folder):
 
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
-    problems = findings_problems(case, *fewbit(program, "check", folder / "checkpoint", "--json"))
+    problems = findings_problems(case, *fewbit(program, "check", folder / "checkpoint", "--weights", "--json"))
     if case.schemes:
         _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
         if isinstance(modules, dict):

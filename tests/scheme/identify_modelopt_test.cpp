@@ -231,8 +231,7 @@ TEST(IdentifyModelopt, OtherAlgorithmsAreNamed) {
     Shape scale_shape;
     const char* says;
   };
-  for (const Row& row : {Row{DType::f8_e4m3, {16, 32}, DType::f32, {}, "ModelOpt FP8 is not"},
-                         Row{DType::f8_e4m3, {16, 32}, DType::u8, {16, 1}, "ModelOpt MXFP8 is not"},
+  for (const Row& row : {Row{DType::f8_e4m3, {16, 32}, DType::u8, {16, 1}, "ModelOpt MXFP8 is not"},
                          Row{DType::u8, {16, 32}, DType::u8, {16, 2}, "ModelOpt MXFP4 is not"},
                          Row{DType::u8, {8, 32}, DType::bf16, {16, 1}, "ModelOpt INT4 AWQ is not"},
                          Row{DType::i8, {16, 32}, DType::f32, {16}, "ModelOpt INT8 is not"}}) {

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 codes [n, k] with scales beside them: one a tensor, a row, a block or a group. Every producer
+// that writes them means the same, so the config only names the producer and settles block sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheme/fp8_config.hpp"
+#include "scheme/fused_experts.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+#include "scheme/scale_fit.hpp"
+#include "scheme/scale_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_f8_code(DType dtype) {
+  return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 || dtype == DType::f8_e4m3fnuz ||
+         dtype == DType::f8_e5m2fnuz;
+}
+
+// Beside FP8 codes these say nothing of the weights.
+bool is_activation_part(std::string_view suffix) {
+  return suffix == "input_scale" || suffix == "activation_scale" || suffix == "input_scale_ub" ||
+         suffix == "qscale_act" || suffix == "input_amax" || suffix == "weight_amax";
+}
+
+// A part that changes the values and that nothing here applies; empty when there is none.
+std::string_view unapplied_part(const Module& module) {
+  const std::vector<std::string_view> scales = scale_parts(module);
+  for (const Module::Part& part : module.parts) {
+    const bool known = std::find(scales.begin(), scales.end(), part.suffix) != scales.end() ||
+                       is_activation_part(part.suffix) || part.suffix == "pre_quant_scale";
+    if (!known && is_quantization_suffix(part.suffix)) return part.suffix;
+  }
+  return {};
+}
+
+Producer producer_of(const Declared& declared) {
+  const Declaration* first = declared.first();
+  if (first == nullptr) return Producer::fp8;
+  switch (first->producer) {
+    case Producer::modelopt:
+    case Producer::compressed_tensors:
+    case Producer::quark:
+    case Producer::auto_round:
+      return first->producer;
+    default:
+      return Producer::fp8;
+  }
+}
+
+// The type of the scales, where stored bytes stand for e8m0: beside groups of 32 along k, as in
+// MXFP8, or where the config says ue8m0.
+std::optional<DType> scale_dtype(DType stored, const Granularity& granularity,
+                                 const std::optional<Fp8Config>& config) {
+  switch (stored) {
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16:
+    case DType::f8_e8m0:
+      return stored;
+    case DType::u8:
+      if (granularity == Granularity{1, 32}) return DType::f8_e8m0;
+      if (config && config->scale_format == "ue8m0") return DType::f8_e8m0;
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+class Claim {
+ public:
+  Claim(const Inventory& inventory, const std::optional<Fp8Config>& config, Draft& draft)
+      : inventory_(inventory), config_(config), draft_(draft), weight_(*draft.tensor("weight")) {
+    scheme_.producer = producer_of(inventory.declared);
+    scheme_.weight = weight_.dtype;
+  }
+
+  void run() {
+    set_sizes();
+    set_activation();
+    std::string obstacle = find_obstacle();
+    if (obstacle.empty()) {
+      draft_.claim(scheme_);
+    } else {
+      draft_.refuse(scheme_, std::move(obstacle));
+    }
+  }
+
+ private:
+  void set_sizes() {
+    const Shape& shape = weight_.shape;
+    Module& module = draft_.module;
+    if (shape.size() < 2) return;
+    module.n = shape[shape.size() - 2];
+    module.k = shape.back();
+    if (shape.size() == 3) module.experts = shape[0];
+  }
+
+  void set_activation() {
+    const bool stored = draft_.has("input_scale") || draft_.has("activation_scale") ||
+                        draft_.has("qscale_act") || draft_.has("input_scale_ub");
+    if (stored || (config_ && !config_->activation.empty())) scheme_.activation = weight_.dtype;
+    scheme_.pre_quant_scale = draft_.has("pre_quant_scale");
+  }
+
+  std::string find_obstacle() {
+    const Module& module = draft_.module;
+    const std::string shape = shape_text(weight_.shape);
+    if (module.n < 1 || module.k < 1 || weight_.shape.size() > 3) {
+      return fmt::format("FP8 codes of shape {}, expected [rows, columns]", shape);
+    }
+    if (module.experts > 0 && module.expert != all_experts) {
+      return fmt::format("weight of shape {} in a module that does not hold all experts", shape);
+    }
+    if (module.experts > 0) {
+      std::string order = plain_fused_obstacle(inventory_, module, weight_.shape);
+      if (!order.empty()) return order;
+    }
+    if (const std::string_view part = unapplied_part(module); !part.empty()) {
+      return fmt::format("{} beside FP8 codes: what it does to the weights is not known", part);
+    }
+    if (config_ && !config_->scale_semantics.empty()) {
+      return fmt::format(
+          "{} says weight_scale_semantics \"{}\": whether scales multiply or divide "
+          "is left open",
+          config_->where, config_->scale_semantics);
+    }
+    return read_scale();
+  }
+
+  // Sets the scheme's scale, or says why it can't.
+  std::string read_scale() {
+    const Module& module = draft_.module;
+    const std::vector<std::string_view> names = scale_parts(module);
+    if (names.empty()) {
+      return fmt::format("{} codes without a scale: as they are they are no weights",
+                         dtype_name(weight_.dtype));
+    }
+    if (names.size() > 1) {
+      return fmt::format("two scales, {} and {}: which one holds is not known", names[0], names[1]);
+    }
+    const TensorInfo& scale = *draft_.tensor(names[0]);
+    const ScaledMatrix matrix{module.experts, module.n, module.k};
+    const auto declared = config_ ? config_->block : std::nullopt;
+    const auto fit = fit_scale(matrix, scale.shape, declared);
+    if (!fit) {
+      return fmt::format("{} of shape {} for a weight of {}, expected {}", names[0],
+                         shape_text(scale.shape), shape_text(weight_.shape),
+                         scale_shapes_text(matrix, declared));
+    }
+    const auto dtype = scale_dtype(scale.dtype, fit->granularity, config_);
+    if (!dtype) {
+      return fmt::format(
+          "{} is {}, expected f32, bf16, f16, f8_e8m0, or u8 for powers of two (in "
+          "groups of 32, or with scale_fmt ue8m0)",
+          names[0], dtype_name(scale.dtype));
+    }
+    scheme_.scale = ScaleSpec{*dtype, fit->granularity, false, ScaleDirection::multiply};
+    return "";
+  }
+
+  const Inventory& inventory_;
+  const std::optional<Fp8Config>& config_;
+  Draft& draft_;
+  const TensorInfo& weight_;
+  Scheme scheme_;
+};
+
+}  // namespace
+
+void claim_fp8(Inventory& inventory) {
+  const std::optional<Fp8Config> config = read_fp8_config(inventory.declared);
+  // With an unknown method not even familiar names are sure.
+  const Declaration* first = inventory.declared.first();
+  if (first != nullptr && first->producer == Producer::unknown) return;
+  for (Draft& draft : inventory.drafts) {
+    const TensorInfo* weight = draft.tensor("weight");
+    if (draft.claimed || weight == nullptr || !is_f8_code(weight->dtype)) continue;
+    Claim(inventory, config, draft).run();
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/fp8_config.hpp"
+
+#include <initializer_list>
+
+#include "core/ascii.hpp"
+
+namespace fewbit {
+namespace {
+
+// Lower case; empty when absent or no string.
+std::string text_of(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  return text != nullptr ? lower_ascii(*text) : std::string();
+}
+
+// Also the pair that some producers put in group_size.
+const Json* block_size_of(const Json& block) {
+  for (const std::string_view key : {"weight_block_size", "group_size"}) {
+    const Json* value = block.find(key);
+    if (value == nullptr || value->is_null()) continue;
+    if (key == "group_size" && !value->is_array()) continue;
+    return value;
+  }
+  return nullptr;
+}
+
+void read_block_size(const Json& block, Fp8Config& config) {
+  const Json* value = block_size_of(block);
+  if (value == nullptr) return;
+  const Json::Array* sizes = value->as_array();
+  if (sizes != nullptr && sizes->size() == 2) {
+    const auto rows = (*sizes)[0].as_int64();
+    const auto cols = (*sizes)[1].as_int64();
+    if (rows && cols && *rows > 0 && *cols > 0) config.block = Granularity{*rows, *cols};
+  }
+  if (!config.block) config.bad_block = value->dump();
+}
+
+void add_strings(const Json& block, std::string_view key, std::vector<std::string>& out) {
+  const Json* value = block.find(key);
+  const Json::Array* list = value != nullptr ? value->as_array() : nullptr;
+  if (list == nullptr) return;
+  for (const Json& item : *list) {
+    if (const std::string* text = item.as_string()) out.push_back(*text);
+  }
+}
+
+}  // namespace
+
+std::optional<Fp8Config> read_fp8_config(const Declared& declared) {
+  for (const Declaration& declaration : declared.all) {
+    const Json& block = *declaration.block;
+    Fp8Config config;
+    read_block_size(block, config);
+    config.format = text_of(block, "fmt");
+    config.scale_format = text_of(block, "scale_fmt");
+    const bool speaks = declaration.producer == Producer::fp8 || config.block ||
+                        !config.bad_block.empty() || !config.scale_format.empty();
+    if (!speaks) continue;
+    config.where = declaration.where;
+    config.method = lower_ascii(declaration.method);
+    config.activation = text_of(block, "activation_scheme");
+    config.expert_dtype = text_of(block, "expert_dtype");
+    if (config.expert_dtype.empty())
+      config.expert_dtype = text_of(*declaration.file, "expert_dtype");
+    config.scale_semantics = text_of(block, "weight_scale_semantics");
+    for (const std::string_view key : {"ignored_layers", "modules_to_not_convert", "ignore"}) {
+      add_strings(block, key, config.exclude);
+    }
+    return config;
+  }
+  return std::nullopt;
+}
+
+}  // namespace fewbit

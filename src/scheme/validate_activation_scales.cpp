@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scales of quantized activations and caches: kept in 16 bits here, so nothing uses them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+bool is_cache_scale(std::string_view suffix) {
+  constexpr std::string_view names[] = {"k_scale",  "v_scale",      "k_bias",           "v_bias",
+                                        "kv_scale", "output_scale", "prob_output_scale"};
+  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
+}
+
+bool is_input_scale(std::string_view suffix) {
+  constexpr std::string_view names[] = {"input_scale", "activation_scale", "input_scale_ub",
+                                        "input_global_scale", "qscale_act"};
+  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
+}
+
+}  // namespace
+
+void validate_activation_scales(Validation& validation, const Module& module) {
+  for (const Module::Part& part : module.parts) {
+    if (is_input_scale(part.suffix)) {
+      const auto& activation = module.scheme.activation;
+      validation.add(module, Level::info, "input-scale-unused", part.tensor,
+                     activation
+                         ? fmt::format("a scale for {}-bit activations", dtype_bits(*activation))
+                         : "a scale for quantized activations",
+                     "none: weights are used with 16-bit activations");
+    } else if (is_cache_scale(part.suffix)) {
+      validation.add(module, Level::info, "cache-scale-unused", part.tensor,
+                     "a scale for a quantized key/value cache", "none: the cache has 16 bits");
+    }
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FP8 codes with one scale a tensor, row, block or group of 32, under all the names they have."""
+
+import ml_dtypes
+import numpy as np
+from case import Case, bf16, random, spread
+
+MODULE = "model.layers.0.mlp.up_proj"
+E8M0 = ml_dtypes.float8_e8m0fnu
+CODES = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+}
+
+
+def config(**extra):
+    return {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", **extra}}
+
+
+BLOCK = config(fmt="e4m3", weight_block_size=[128, 128])
+
+
+def codes(rng, shape, dtype="e4m3"):
+    """Every finite code, in random order."""
+    every = np.arange(256, dtype=np.uint8)
+    finite = every[np.isfinite(every.view(CODES[dtype]).astype(np.float64))]
+    return rng.choice(finite, shape).astype(np.uint8).view(CODES[dtype])
+
+
+def scales(rng, shape, dtype=np.float32):
+    return np.exp2(rng.uniform(-10, -6, shape)).astype(np.float32).astype(dtype)
+
+
+def powers(rng, shape):
+    """Powers of two as e8m0 bytes and as numbers."""
+    byte = rng.integers(115, 124, shape).astype(np.uint8)
+    return byte, np.exp2(byte.astype(np.float64) - 127)
+
+
+def one(name, weight, scale, values, text, suffix="weight_scale", config=None, module=MODULE, more=None, **rest):
+    """A checkpoint of one quantized matrix and a norm."""
+    tensors = {f"{module}.weight": weight, f"{module}.{suffix}": scale, "model.norm.weight": bf16(np.ones(8))}
+    tensors |= {f"{module}.{key}": value for key, value in (more or {}).items()}
+    values = {f"{module}.weight": values, "model.norm.weight": np.ones(8)}
+    schemes = {module: text, "model.norm": "bf16"}
+    return Case("fp8-" + name, tensors, {} if config is None else config, {}, schemes, values, **rest)
+
+
+def granular(name, shape, scale_shape, rows, cols, text, dtype=np.float32, code="e4m3", **rest):
+    """scale_shape: as stored; rows and cols: weights that share a scale, 0 for all."""
+    rng = random(name)
+    weight = codes(rng, shape, code)
+    n, k = shape[-2:]
+    grid = (*shape[:-2], -(-n // rows) if rows else 1, -(-k // cols) if cols else 1)
+    scale = scales(rng, grid, dtype)
+    values = weight.astype(np.float64) * spread(scale.astype(np.float64), rows, cols, shape)
+    return one(name, weight, scale.reshape(scale_shape), values, text, **rest)
+
+
+def tensors_and_rows():
+    static = {"input_scale": np.float32(0.1)}
+    yield granular("tensor", (24, 40), (), 0, 0, "e4m3, f32 scale a tensor, e4m3 act", config=config())
+    yield granular("tensor-1", (24, 40), (1,), 0, 0, "scale a tensor", config=config(activation_scheme="static"), more=static)
+    yield granular("tensor-no-config", (24, 40), (1, 1), 0, 0, "f32 scale a tensor)")
+    yield granular("row", (24, 40), (24, 1), 1, 0, "bf16 scale a row", bf16(0).dtype, config=config())
+    yield granular(
+        "row-fbgemm",
+        (24, 40),
+        (24,),
+        1,
+        0,
+        "f32 scale a row, e4m3 act",
+        config={"quantization_config": {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}},
+        more={"input_scale_ub": np.array([1200], np.float32)},
+    )
+    yield granular("row-f16", (24, 40), (24, 1), 1, 0, "f16 scale a row", np.float16, config=config())
+    for suffix in ["scale", "scale_inv", "weight_scale_inv", "qscale_weight"]:
+        yield granular("tensor-" + suffix, (24, 40), (1,), 0, 0, "f32 scale a tensor", suffix=suffix, config=config())
+    for producer in ["compressed-tensors", "quark", "auto-round"]:
+        name = {"quark": "Quark", "auto-round": "AutoRound"}.get(producer, producer)
+        yield granular(
+            "row-" + producer,
+            (24, 40),
+            (24, 1),
+            1,
+            0,
+            name + " FP8",
+            bf16(0).dtype,
+            config={"quantization_config": {"quant_method": producer}},
+        )
+
+
+def blocks():
+    for n, k in [(256, 384), (300, 200), (130, 129), (64, 96)]:
+        grid = (-(-n // 128), -(-k // 128))
+        yield granular(
+            f"block-{n}x{k}", (n, k), grid, 128, 128, "f32 scale a block of 128x128", suffix="weight_scale_inv", config=BLOCK
+        )
+    yield granular(
+        "block-bf16", (300, 200), (3, 2), 128, 128, "bf16 scale a block", bf16(0).dtype, suffix="weight_scale_inv", config=BLOCK
+    )
+    yield granular("block-no-config", (300, 200), (3, 2), 128, 128, "block of 128x128", suffix="weight_scale_inv")
+    yield granular("block-named-scale", (300, 200), (3, 2), 128, 128, "block of 128x128", config=BLOCK)
+    yield granular("block-4d", (300, 200), (3, 1, 2, 1), 128, 128, "block of 128x128", config=BLOCK)
+    for rows, cols in [(32, 32), (64, 128), (96, 48)]:
+        grid = (-(-100 // rows), -(-150 // cols))
+        yield granular(
+            f"block-of-{rows}x{cols}",
+            (100, 150),
+            grid,
+            rows,
+            cols,
+            f"block of {rows}x{cols}",
+            suffix="weight_scale_inv",
+            config=config(weight_block_size=[rows, cols]),
+        )
+
+
+def powers_of_two():
+    for name, stored, suffix, extra in [
+        ("f8", "e8m0", "scale", {"scale_fmt": "ue8m0"}),
+        ("u8", "u8", "weight_scale_inv", {"scale_fmt": "ue8m0"}),
+        ("f32", "f32", "weight_scale_inv", {"scale_fmt": "ue8m0"}),
+        ("no-scale-fmt", "e8m0", "scale", {}),
+    ]:
+        rng = random(name)
+        weight = codes(rng, (300, 200))
+        byte, scale = powers(rng, (3, 2))
+        kept = {"e8m0": byte.view(E8M0), "u8": byte, "f32": scale.astype(np.float32)}[stored]
+        yield one(
+            "ue8m0-" + name,
+            weight,
+            kept,
+            weight.astype(np.float64) * spread(scale, 128, 128, (300, 200)),
+            "FP8 (e4m3, f32 scale a block" if stored == "f32" else "FP8 (e4m3, e8m0 scale a block",
+            suffix,
+            config(weight_block_size=[128, 128], **extra),
+        )
+    for stored in ["u8", "e8m0"]:
+        rng = random(stored)
+        weight = codes(rng, (24, 80))
+        byte, scale = powers(rng, (24, 3))
+        values = weight.astype(np.float64) * spread(scale, 1, 32, (24, 80))
+        yield one("mx-" + stored, weight, byte if stored == "u8" else byte.view(E8M0), values, "e8m0 scale a group of 32")
+
+
+def other_codes():
+    for code in ["e5m2", "e4m3fnuz", "e5m2fnuz"]:
+        yield granular(code, (24, 40), (24, 1), 1, 0, f"({code}, f32 scale a row", code=code, config=config(fmt=code))
+
+
+def every_byte_twice_fnuz():
+    """The same byte means half as much, so twice the scale gives the same values."""
+    every = np.array([b for b in range(256) if b not in (0x7F, 0x80, 0xFF)], np.uint8).reshape(23, 11)
+    values = every.view(CODES["e4m3"]).astype(np.float64) * 0.25
+    case = one("fnuz-is-half", every.view(CODES["e4m3fnuz"]), np.float32(0.5), values, "e4m3fnuz")
+    return case
+
+
+def fused_experts(suffix):
+    rng = random(suffix)
+    tensors, values = {}, {}
+    for name, n, k in [("gate_up_proj", 300, 200), ("down_proj", 200, 150)]:
+        module = f"model.layers.0.mlp.experts.{name}"
+        weight = codes(rng, (3, n, k))
+        scale = scales(rng, (3, -(-n // 128), -(-k // 128)))
+        tensors |= {module: weight, f"{module}_{suffix}": scale}
+        values[module] = weight.astype(np.float64) * spread(scale.astype(np.float64), 128, 128, (n, k))
+    text = "f32 scale a block of 128x128"
+    case = Case("fp8-fused-" + suffix, tensors, BLOCK | {"hidden_size": 200}, values=values)
+    case.schemes = {name: text for name in tensors if not name.endswith(suffix)}
+    return case
+
+
+def fused_on_disk():
+    """gate and up in one matrix, with one scale for both or one for each."""
+    module = "model.layers.0.mlp.gate_up_proj"
+    yield granular("fused-one-scale", (48, 40), (1,), 0, 0, "f32 scale a tensor", module=module, config=config())
+    yield granular("fused-two-scales", (48, 40), (2,), 24, 0, "f32 scale a block of 24x0", module=module, config=config())
+
+
+def pieces():
+    """Four pieces of 40 rows, each with its own blocks of 32: 8 rows of scales, not 5."""
+    rng = random("pieces")
+    weight = codes(rng, (160, 64))
+    scale = scales(rng, (8, 2))
+    full = np.concatenate([spread(scale[2 * i : 2 * i + 2].astype(np.float64), 32, 32, (40, 64)) for i in range(4)])
+    return one(
+        "pieces",
+        weight,
+        scale,
+        weight.astype(np.float64) * full,
+        "f32 scale a block of 8x32",
+        "weight_scale_inv",
+        config(weight_block_size=[32, 32]),
+        module="model.layers.0.self_attn.qkv_proj",
+        warnings=("fused-order-unknown",),
+    )
+
+
+def deepseek_v4():
+    """Names without "model.", a scale in e8m0, experts in fp8."""
+    rng = random("deepseek-v4")
+    tensors, values = {}, {}
+    for name in ["w1", "w3", "w2"]:
+        module = f"layers.0.ffn.experts.0.{name}"
+        n, k = (128, 256) if name == "w2" else (256, 128)
+        weight = codes(rng, (n, k))
+        byte, scale = powers(rng, (n // 128, k // 128))
+        tensors |= {f"{module}.weight": weight, f"{module}.scale": byte.view(E8M0)}
+        values[f"{module}.weight"] = weight.astype(np.float64) * spread(scale, 128, 128, (n, k))
+    case = Case("fp8-deepseek-v4", tensors, config(weight_block_size=[128, 128], scale_fmt="ue8m0"), values=values)
+    case.config["expert_dtype"] = "fp8"
+    case.schemes = {f"layers.0.ffn.experts.0.{name}": "e8m0 scale a block of 128x128" for name in ["w1", "w2", "w3"]}
+    return case
+
+
+def fault(name, rule, change, text="", **rest):
+    case = granular("fault-" + name, (300, 200), (3, 2), 128, 128, text, suffix="weight_scale_inv", **{"config": BLOCK} | rest)
+    change(case.tensors)
+    case.faults = (rule,)
+    return case
+
+
+def faults():
+    scale, weight = f"{MODULE}.weight_scale_inv", f"{MODULE}.weight"
+
+    def replaced(name, array):
+        return lambda tensors: tensors.update({name: array})
+
+    def with_nan(tensors):
+        tensors[weight].view(np.uint8)[7, 9] = 0xFF
+
+    none = "as they are they are no weights"
+    yield fault("no-scale", "module-unreadable", lambda tensors: tensors.pop(scale), none)
+    yield fault("no-scale-no-config", "module-unreadable", lambda tensors: tensors.pop(scale), none, config={})
+    yield fault(
+        "two-scales",
+        "module-unreadable",
+        lambda tensors: tensors.update({f"{MODULE}.weight_scale": np.float32(1)}),
+        "two scales, weight_scale_inv and weight_scale",
+    )
+    yield fault(
+        "scale-shape",
+        "module-unreadable",
+        replaced(scale, np.ones((2, 2), np.float32)),
+        "weight_scale_inv of shape [2, 2] for a weight of [300, 200]",
+    )
+    yield fault("scale-dtype", "module-unreadable", replaced(scale, np.ones((3, 2), np.int32)), "weight_scale_inv is i32")
+    yield fault("scale-bytes", "module-unreadable", replaced(scale, np.ones((3, 2), np.uint8)), "weight_scale_inv is u8")
+    yield fault(
+        "zero-points",
+        "module-unreadable",
+        lambda tensors: tensors.update({f"{MODULE}.weight_zero_point": np.zeros((3, 2), np.int8)}),
+        "weight_zero_point beside FP8 codes",
+    )
+    yield fault("rank", "module-unreadable", replaced(weight, codes(random("rank"), (3, 10, 20))), "weight of shape [3, 10, 20]")
+    yield fault(
+        "semantics",
+        "module-unreadable",
+        lambda tensors: None,
+        'weight_scale_semantics "inverse"',
+        config=config(weight_block_size=[128, 128], weight_scale_semantics="inverse"),
+    )
+    yield fault("nan", "weight-nan", with_nan)
+    yield fault("block-size", "config-block-size", lambda tensors: None, "block of 128x128", config=config(weight_block_size=[64, 64]))
+    yield fault("block-list", "config-block-size", lambda tensors: None, "block of 128x128", config=config(weight_block_size=[128]))
+    yield fault("fmt", "config-fp8-format", lambda tensors: None, "e4m3", config=config(fmt="e5m2"))
+    yield fault("qkv", "fused-order-unknown", lambda tensors: None, module="model.layers.0.self_attn.qkv_proj")
+    experts = {"module": "model.layers.0.mlp.experts.0.up_proj"}
+    says = dict(BLOCK, expert_dtype="fp4")
+    yield fault("expert-dtype", "config-expert-dtype", lambda tensors: None, config=says, **experts)
+
+
+def cases():
+    yield from tensors_and_rows()
+    yield from blocks()
+    yield from powers_of_two()
+    yield from other_codes()
+    yield every_byte_twice_fnuz()
+    yield fused_experts("scale_inv")
+    yield fused_experts("scales_inv")
+    yield from fused_on_disk()
+    yield pieces()
+    yield deepseek_v4()
+    yield from faults()
