@@ -66,6 +66,8 @@ enum class Packing {
   words_n,        // i32 [k, n/8] in AWQ's order: AWQ GEMM
   words_gemv,     // i32 [n, k/8]: AWQ GEMV
   shorts_gemv,    // i16 [n/4, k]: AWQ GEMV-fast
+  quarters_n,     // four rows a byte, [n/4, k], row q * n/4 + r at bit 2q of row r: BitNet
+  flat_high,      // two codes a byte, high nibble first, row after row: bitsandbytes
   blocks,         // u8 [..., k/32, 16], two columns a byte: gpt-oss
   ggml,           // GGUF blocks
 };

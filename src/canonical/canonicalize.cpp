@@ -17,6 +17,16 @@ struct Storage {
 constexpr Storage storages[] = {
     {[](const Scheme& scheme) { return scheme.packing == Packing::ggml; }, canonicalize_gguf},
     {[](const Scheme& scheme) { return !scheme.quantized(); }, canonicalize_plain},
+    {[](const Scheme& scheme) { return scheme.producer == Producer::bitsandbytes; },
+     canonicalize_bitsandbytes},
+    {[](const Scheme& scheme) { return scheme.packing == Packing::quarters_n; },
+     canonicalize_ternary},
+    {[](const Scheme& scheme) {
+       return scheme.packing == Packing::nibbles_n || scheme.weight == DType::nf3 ||
+              (scheme.producer == Producer::modelopt && scheme.scale &&
+               scheme.scale->dtype == DType::f8_e8m0);
+     },
+     canonicalize_scaled},
     {[](const Scheme& scheme) {
        return scheme.producer == Producer::modelopt && scheme.weight == DType::f4_e2m1;
      },

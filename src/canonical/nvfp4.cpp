@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "canonical/parts.hpp"
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
 
@@ -87,6 +88,8 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
   Result<QuantizedTensor> made = make_nvfp4(n, k, std::move(codes), std::move(scales), global);
   if (!made) return Error{made.error().code, made.error().what, module.name};
   made->scheme.producer = module.scheme.producer;
+  made->scheme.pre_quant_scale = module.scheme.pre_quant_scale;
+  FEWBIT_TRY(made->pre_quant_scale, read_pre_quant_scale(checkpoint, module, fused_expert));
   return made;
 }
 

@@ -24,6 +24,11 @@ Result<QuantizedTensor> canonicalize_integer(const Checkpoint& checkpoint, const
 Result<QuantizedTensor> canonicalize_scaled(const Checkpoint& checkpoint, const Module& module,
                                             std::int64_t fused_expert);
 
+Result<QuantizedTensor> canonicalize_ternary(const Checkpoint& checkpoint, const Module& module,
+                                             std::int64_t fused_expert);
+Result<QuantizedTensor> canonicalize_bitsandbytes(const Checkpoint& checkpoint,
+                                                  const Module& module, std::int64_t fused_expert);
+
 // The tensor of a part. Error not_found names "<module>.<suffix>".
 Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,
                            std::string_view suffix);

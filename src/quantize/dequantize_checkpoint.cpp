@@ -109,6 +109,22 @@ Result<void> check_values(const QuantizedTensor& matrix, const DecodeJob& job, s
   return {};
 }
 
+// What activations are multiplied by, so that plain weights may be in its place; empty: nothing.
+Result<std::vector<float>> column_factors(const QuantizedTensor& matrix) {
+  std::vector<float> factors;
+  if (matrix.pre_quant_scale.empty()) return factors;
+  factors.resize(static_cast<std::size_t>(matrix.k));
+  const TensorView& view = matrix.pre_quant_scale.view;
+  FEWBIT_TRY(convert_to_f32(view.dtype, view.bytes, factors));
+  return factors;
+}
+
+void scale_columns(std::span<const float> factors, std::span<float> rows) {
+  for (std::size_t i = 0; !factors.empty() && i < rows.size(); ++i) {
+    rows[i] *= factors[i % factors.size()];
+  }
+}
+
 // Decodes a matrix in pieces of rows. Returns how many values were rounded.
 Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& job, DType dtype,
                                    CheckpointWriter& writer) {
@@ -117,6 +133,7 @@ Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& jo
   const auto width = static_cast<std::uint64_t>(dtype_bits(dtype)) / 8;
   const std::uint64_t base =
       job.fused_expert < 0 ? 0 : static_cast<std::uint64_t>(job.fused_expert * matrix.n * matrix.k);
+  FEWBIT_TRY(const std::vector<float> columns, column_factors(matrix));
   std::vector<float> values;
   std::vector<float> back;
   std::vector<std::byte> bytes;
@@ -127,6 +144,7 @@ Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& jo
     bytes.resize(values.size() * width);
     back.resize(values.size());
     FEWBIT_TRY(dequantize_rows(matrix, row, values));
+    scale_columns(columns, values);
     FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
     FEWBIT_TRY(convert_to_f32(dtype, bytes, back));
     FEWBIT_TRY(check_values(matrix, job, row, values, back, dtype));

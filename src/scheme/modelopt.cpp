@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA ModelOpt: NVFP4 is read; its other algorithms are named.
+// NVIDIA ModelOpt: which modules are its own, and its NVFP4. FP8 is left to the reader of FP8.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/checked.hpp"
+#include "scheme/modelopt_formats.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -35,51 +36,25 @@ bool groups_fit(const TensorInfo& weight, const TensorInfo& scale, std::int64_t 
 }
 bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
-enum class Storage { not_ours, nvfp4, named };
-struct Guess {
-  Storage storage = Storage::not_ours;
-  DType weight = DType::u8;
-  std::string_view name;  // of the algorithm, when it is only named
-};
-
-// Beyond NVFP4, tensors of the same names mean different things to different producers, so the
-// config must say ModelOpt.
-Guess guess_declared(const Draft& draft) {
-  const TensorInfo* weight = draft.tensor("weight");
-  const TensorInfo* scale = draft.tensor("weight_scale");
-  if (weight == nullptr) return {Storage::named, DType::u8, ""};
-  if (weight->dtype == DType::f8_e4m3) {
-    const bool mx = scale != nullptr && (is_byte(scale->dtype) || scale->dtype == DType::f8_e8m0);
-    return {Storage::named, DType::f8_e4m3, mx ? "MXFP8" : "FP8"};
-  }
-  if (!is_byte(weight->dtype)) return {};
-  if (scale != nullptr && (is_byte(scale->dtype) || scale->dtype == DType::f8_e8m0) &&
-      groups_fit(*weight, *scale, 32)) {
-    return {Storage::named, DType::f4_e2m1, "MXFP4"};
-  }
-  if (scale != nullptr && scale->dtype != DType::f8_e4m3 && scale->shape.size() >= 2 &&
-      rows(*scale) % 2 == 0 && rows(*scale) / 2 == rows(*weight)) {
-    return {Storage::named, DType::i4, "INT4 AWQ"};
-  }
-  if (weight->dtype == DType::i8 && !draft.has("weight_scale_2")) {
-    return {Storage::named, DType::i8, "INT8"};
-  }
-  return {Storage::nvfp4, DType::f4_e2m1, ""};
-}
+// NVFP4 is told by its tensors alone. Beyond it, tensors of the same names mean different things to
+// different producers, so the config must say ModelOpt.
+enum class Guess { not_ours, nvfp4, other };
 
 Guess guess_storage(const Draft& draft, bool declared) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo* scale = draft.tensor("weight_scale");
   const bool has_global = draft.has("weight_scale_2");
-  if (scale == nullptr && !has_global && (weight == nullptr || !is_byte(weight->dtype))) return {};
-  if (!has_only_own_suffixes(draft)) return {};
+  if (scale == nullptr && !has_global && (weight == nullptr || !is_byte(weight->dtype))) {
+    return Guess::not_ours;
+  }
+  if (!has_only_own_suffixes(draft)) return Guess::not_ours;
   const bool nvfp4_grid = weight != nullptr && scale != nullptr && scale->dtype == DType::f8_e4m3 &&
                           groups_fit(*weight, *scale, 16);
   const bool nvfp4_parts =
       weight != nullptr && has_global &&
       (scale == nullptr ? is_byte(weight->dtype) : scale->dtype == DType::f8_e4m3);
-  if (nvfp4_grid || nvfp4_parts) return {Storage::nvfp4, DType::f4_e2m1, ""};
-  return declared ? guess_declared(draft) : Guess{};
+  if (nvfp4_grid || nvfp4_parts) return Guess::nvfp4;
+  return declared ? Guess::other : Guess::not_ours;
 }
 
 // [E, in/2, out] with scales [E, in/16, out]. Never true together with the plain order.
@@ -92,11 +67,9 @@ bool is_transposed(const TensorInfo& weight, const TensorInfo* scale) {
 // Why an NVFP4 module can't be read; empty when it can.
 std::string nvfp4_obstacle(const Inventory& inventory, const Draft& draft) {
   const TensorInfo* weight = draft.tensor("weight");
-  if (draft.has("pre_quant_scale")) {
-    return "ModelOpt NVFP4_AWQ (pre_quant_scale) is not readable yet";
-  }
   if (draft.has("svdquant_lora_a") || draft.has("svdquant_lora_b")) {
-    return "ModelOpt NVFP4_SVD (svdquant_lora) is not readable yet";
+    return "ModelOpt NVFP4_SVD: its low-rank part (svdquant_lora) adds to the product and is not "
+           "carried along";
   }
   if (weight == nullptr || weight->shape.size() != 3) return "";
   if (draft.module.expert != all_experts) {
@@ -121,6 +94,7 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   }
   Scheme scheme = nvfp4_scheme(Producer::modelopt);
   if (draft.has("input_scale")) scheme.activation = DType::f4_e2m1;
+  scheme.pre_quant_scale = draft.has("pre_quant_scale");
   std::string obstacle = nvfp4_obstacle(inventory, draft);
   if (obstacle.empty()) {
     draft.claim(scheme);
@@ -139,14 +113,15 @@ void claim_modelopt(Inventory& inventory) {
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed) continue;
     const Guess guess = guess_storage(draft, declared);
-    if (guess.storage == Storage::nvfp4) claim_nvfp4(inventory, draft);
-    if (guess.storage != Storage::named) continue;
-    Scheme scheme;
-    scheme.producer = Producer::modelopt;
-    scheme.weight = guess.weight;
-    const bool leftover = draft.tensor("weight") == nullptr;
-    draft.refuse(scheme, leftover ? std::string(leftover_scale)
-                                  : fmt::format("ModelOpt {} is not readable yet", guess.name));
+    if (guess == Guess::not_ours) continue;
+    const ModeloptFormat format =
+        guess == Guess::nvfp4 ? ModeloptFormat::none : modelopt_format(draft);
+    const TensorInfo* weight = draft.tensor("weight");
+    if (format != ModeloptFormat::none) {
+      claim_modelopt_format(inventory, draft, format);
+    } else if (guess == Guess::nvfp4 || is_byte(weight->dtype)) {
+      claim_nvfp4(inventory, draft);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "scheme/finding_groups.hpp"
 #include "scheme/modelopt_config.hpp"
+#include "scheme/modelopt_formats.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -32,19 +33,67 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config, cons
   }
 }
 
+// One group size that no module of a format with groups has.
 void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
-  if (config.other_group_size.empty() || config.algorithm == "MIXED_PRECISION") return;
+  if (config.algorithm == "MIXED_PRECISION" || config.group_sizes.empty()) return;
   for (const Draft& draft : inventory.drafts) {
     const Scheme& scheme = draft.module.scheme;
-    if (scheme.producer != Producer::modelopt || scheme.weight != DType::f4_e2m1 || !scheme.scale) {
-      continue;
-    }
-    inventory.findings.push_back({Level::warning, "config-group-size", config.where,
-                                  "group_size " + config.other_group_size,
-                                  fmt::format("{}, as the scales of {} say",
-                                              scheme.scale->granularity.cols, draft.module.name)});
+    const bool grouped = scheme.weight == DType::f4_e2m1 || scheme.weight == DType::i4;
+    if (scheme.producer != Producer::modelopt || !grouped || !scheme.scale) continue;
+    const std::int64_t size = scheme.scale->granularity.cols;
+    const auto other =
+        std::find_if(config.group_sizes.begin(), config.group_sizes.end(),
+                     [&](const std::string& text) { return text != std::to_string(size); });
+    if (other == config.group_sizes.end()) return;
+    inventory.findings.push_back(
+        {Level::warning, "config-group-size", config.where, "group_size " + *other,
+         fmt::format("{}, as the scales of {} say", size, draft.module.name)});
     return;
   }
+}
+
+void check_algorithm(const ModeloptConfig& config, const Module& module, FindingGroups& groups) {
+  if (module.scheme.producer != Producer::modelopt || !module.unreadable.empty()) return;
+  const std::string algorithm = modelopt_algorithm(config, module.name);
+  if (algorithm == "MIXED_PRECISION" || modelopt_algorithm_fits(algorithm, module.scheme)) return;
+  groups.add(module.role, {Level::warning, "config-algorithm", module.name,
+                           scheme_text(module.scheme) + ": " + module.evidence,
+                           fmt::format("{} says quant_algo {}", config.where, algorithm)});
+}
+
+// Algorithms that fewbit has never heard of: the tensors are read for what they are.
+void check_known(Inventory& inventory, const ModeloptConfig& config) {
+  std::string unknown;
+  if (!modelopt_algorithm_known(config.algorithm)) unknown = config.algorithm;
+  if (config.quantized_layers) {
+    for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
+      if (!modelopt_algorithm_known(layer.algorithm)) unknown = layer.algorithm;
+    }
+  }
+  if (unknown.empty()) return;
+  inventory.findings.push_back({Level::warning, "config-algorithm-unknown", config.where,
+                                "quant_algo " + unknown, "an algorithm that fewbit knows"});
+}
+
+// Entries of quantized_layers that name neither a module nor a parent of one.
+void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
+  if (!config.quantized_layers) return;
+  std::int64_t count = 0;
+  std::string first;
+  for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
+    const auto at = std::lower_bound(
+        inventory.drafts.begin(), inventory.drafts.end(), layer.name,
+        [](const Draft& draft, const std::string& name) { return draft.module.name < name; });
+    const bool found =
+        at != inventory.drafts.end() && at->module.name.starts_with(layer.name) &&
+        (at->module.name.size() == layer.name.size() || at->module.name[layer.name.size()] == '.');
+    if (!found && count++ == 0) first = layer.name;
+  }
+  if (count == 0) return;
+  inventory.findings.push_back(
+      {Level::warning, "config-layer-unknown", config.where,
+       fmt::format("{} entries of quantized_layers match nothing, such as {}", count, first),
+       "names of modules in the file"});
 }
 
 }  // namespace
@@ -66,17 +115,11 @@ void check_modelopt(Inventory& inventory) {
   }
   FindingGroups groups;
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
+  check_known(inventory, config);
+  check_layers_exist(inventory, config);
   for (const Draft& draft : inventory.drafts) {
     check_module(inventory, config, draft.module, groups);
-    const bool nvfp4 = draft.module.scheme == nvfp4_scheme(Producer::modelopt) ||
-                       draft.module.scheme.weight == DType::f4_e2m1;
-    const bool says_other = !config.algorithm.empty() && !is_nvfp4_algorithm(config.algorithm) &&
-                            config.algorithm != "MIXED_PRECISION";
-    if (draft.module.scheme.producer == Producer::modelopt && nvfp4 && says_other) {
-      groups.add(draft.module.role, {Level::warning, "config-algorithm", draft.module.name,
-                                     "NVFP4 tensors: " + draft.module.evidence,
-                                     config.where + " says quant_algo " + config.algorithm});
-    }
+    check_algorithm(config, draft.module, groups);
   }
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));

@@ -33,8 +33,7 @@ std::vector<std::string> strings_of(const Json& block, std::string_view key) {
   return out;
 }
 
-// Empty when the block says nothing but 16.
-std::string other_group_size(const Json& block) {
+std::vector<std::string> group_sizes_of(const Json& block) {
   std::vector<const Json*> holders = {&block};
   const Json* groups = block.find("config_groups");
   if (groups != nullptr && groups->as_object() != nullptr) {
@@ -43,18 +42,28 @@ std::string other_group_size(const Json& block) {
       if (weights != nullptr && weights->is_object()) holders.push_back(weights);
     }
   }
+  std::vector<std::string> sizes;
   for (const Json* holder : holders) {
-    const Json* size = holder->find("group_size");
-    if (size != nullptr && size->as_int64() != 16) return size->dump();
+    for (const std::string_view key : {"group_size", "awq_block_size"}) {
+      if (const Json* size = holder->find(key)) sizes.push_back(size->dump());
+    }
   }
-  return "";
+  return sizes;
+}
+
+std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
+  const Json* table = block.find("quantized_layers");
+  if (table == nullptr || table->as_object() == nullptr) return std::nullopt;
+  std::vector<ModeloptConfig::Layer> layers;
+  for (const auto& [name, entry] : *table->as_object()) {
+    layers.push_back({name, upper_ascii(string_of(entry, "quant_algo"))});
+  }
+  std::sort(layers.begin(), layers.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  return layers;
 }
 
 }  // namespace
-
-bool is_nvfp4_algorithm(const std::string& algorithm) {
-  return algorithm == "NVFP4" || algorithm.starts_with("NVFP4_") || algorithm == "W4A16_NVFP4";
-}
 
 bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
   const auto sorted = [](std::vector<std::string> list) {
@@ -73,30 +82,36 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   config.algorithm = upper_ascii(string_of(block, "quant_algo"));
   config.exclude = strings_of(block, "exclude_modules");
   if (config.exclude.empty()) config.exclude = strings_of(block, "ignore");
-  config.other_group_size = other_group_size(block);
-  const Json* table = block.find("quantized_layers");
-  if (table != nullptr && table->as_object() != nullptr) {
-    config.quantized_layers.emplace();
-    for (const auto& [name, entry] : *table->as_object()) config.quantized_layers->push_back(name);
-    std::sort(config.quantized_layers->begin(), config.quantized_layers->end());
-  }
+  config.group_sizes = group_sizes_of(block);
+  config.quantized_layers = layers_of(block);
   return config;
 }
 
-bool modelopt_expects(const ModeloptConfig& config, const std::string& module) {
-  if (config.quantized_layers) {
-    // A listed parent stands for its children.
-    for (std::string name = module; !name.empty();) {
-      if (std::binary_search(config.quantized_layers->begin(), config.quantized_layers->end(),
-                             name)) {
-        return true;
-      }
-      const std::size_t dot = name.rfind('.');
-      name.resize(dot == std::string::npos ? 0 : dot);
-    }
-    return false;
+const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
+                                            const std::string& module) {
+  if (!config.quantized_layers) return nullptr;
+  const auto& layers = *config.quantized_layers;
+  // A listed parent stands for its children.
+  for (std::string name = module; !name.empty();) {
+    const auto at = std::lower_bound(layers.begin(), layers.end(), name,
+                                     [](const ModeloptConfig::Layer& layer,
+                                        const std::string& key) { return layer.name < key; });
+    if (at != layers.end() && at->name == name) return &*at;
+    const std::size_t dot = name.rfind('.');
+    name.resize(dot == std::string::npos ? 0 : dot);
   }
+  return nullptr;
+}
+
+bool modelopt_expects(const ModeloptConfig& config, const std::string& module) {
+  if (config.quantized_layers) return modelopt_layer(config, module) != nullptr;
   return modelopt_exclusion(module, config.exclude).empty();
+}
+
+std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module) {
+  if (!config.quantized_layers) return config.algorithm;
+  const ModeloptConfig::Layer* layer = modelopt_layer(config, module);
+  return layer != nullptr ? layer->algorithm : std::string();
 }
 
 }  // namespace fewbit

@@ -13,10 +13,14 @@ namespace fewbit {
 struct ModeloptConfig {
   std::string algorithm;             // upper case: "NVFP4", "FP8", "MIXED_PRECISION"; may be empty
   std::vector<std::string> exclude;  // exclude_modules or ignore
-  // Of MIXED_PRECISION: the modules that are quantized; all others are not.
-  std::optional<std::vector<std::string>> quantized_layers;
-  // group_size as JSON text, where there is one that is not 16: at the top or of config_groups.
-  std::string other_group_size;
+  // Of MIXED_PRECISION: the modules that are quantized, in order of name; all others are not.
+  struct Layer {
+    std::string name;
+    std::string algorithm;
+  };
+  std::optional<std::vector<Layer>> quantized_layers;
+  // group_size at the top and of config_groups, as JSON text.
+  std::vector<std::string> group_sizes;
   std::string where;
 
   bool operator==(const ModeloptConfig& other) const;
@@ -25,10 +29,13 @@ struct ModeloptConfig {
 // Empty when the block is not ModelOpt's. Also the FP8 blocks that say moe_quant_algo NVFP4.
 std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration);
 
-// Whether quant_algo names an algorithm whose weights are NVFP4 and nothing else.
-bool is_nvfp4_algorithm(const std::string& algorithm);
+// The entry of quantized_layers for this module or for a parent of it; nullptr when there is none.
+const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
+                                            const std::string& module);
 
 // Whether the config expects this module to be quantized.
 bool modelopt_expects(const ModeloptConfig& config, const std::string& module);
+// Upper case; empty when the config does not say.
+std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module);
 
 }  // namespace fewbit

@@ -8,6 +8,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/named_methods.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -30,8 +31,6 @@ using Needs = std::vector<Fingerprint::Need>;
 
 const std::vector<Fingerprint>& fingerprints() {
   static const std::vector<Fingerprint> list = {
-      {Needs{{"weight.absmax", {}}}, Producer::bitsandbytes, DType::u4, {}},
-      {Needs{{"SCB", {}}}, Producer::bitsandbytes, DType::i8, {}},
       {Needs{{"W_q", {}}}, Producer::hqq, DType::u4, {}},
       {Needs{{"trellis", {}}}, Producer::exl3, DType::i16, {}},
       {Needs{{"q_weight", {}}, {"q_invperm", {}}}, Producer::exl2, DType::i32, {}},
@@ -65,15 +64,11 @@ bool matches(const Draft& draft, const Fingerprint& print) {
   });
 }
 
-std::string not_readable(Producer producer) {
-  return fmt::format("{} is not readable yet", producer_name(producer));
-}
-
 void refuse_as(Draft& draft, Producer producer, DType weight) {
   Scheme scheme;
   scheme.producer = producer;
   scheme.weight = weight;
-  draft.refuse(scheme, not_readable(producer));
+  draft.refuse(scheme, named_producer_text(producer));
   if (producer == Producer::unknown) {
     draft.module.unreadable = "quantized in an unknown way: " + draft.module.evidence;
   }
@@ -91,20 +86,27 @@ bool is_linear(const Module& module) {
          module.role != Role::head && module.role != Role::shared_expert_gate;
 }
 
+std::string plain_looking_text(const Declaration& declaration) {
+  if (declaration.producer != Producer::unknown) return named_producer_text(declaration.producer);
+  std::string named = named_method_text(declaration.method);
+  if (!named.empty()) return named;
+  return fmt::format("quant_method {} of {} is not known",
+                     declaration.method.empty() ? "(none)" : quote(declaration.method),
+                     declaration.where);
+}
+
 // A method whose tensors look plain (codes in bf16, or quantized while loading) must not pass for
 // 16-bit weights.
 void refuse_plain_looking(Inventory& inventory, const Declaration& declaration) {
   const bool known = declaration.producer != Producer::unknown;
-  const std::string method = declaration.method.empty() ? "(none)" : quote(declaration.method);
+  const std::string why = plain_looking_text(declaration);
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed || (known && !is_linear(draft.module))) continue;
     const TensorInfo* weight = draft.tensor("weight");
     Scheme scheme;
     scheme.producer = declaration.producer;
     scheme.weight = weight != nullptr ? weight->dtype : DType::u8;
-    draft.refuse(scheme, known ? not_readable(declaration.producer)
-                               : fmt::format("quant_method {} of {} is not known", method,
-                                             declaration.where));
+    draft.refuse(scheme, why);
   }
 }
 

@@ -68,6 +68,10 @@ void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound
 void check_integer_words(Inventory& inventory);
 void claim_fp8(Inventory& inventory);
 void check_fp8(Inventory& inventory);
+void claim_nf3(Inventory& inventory);
+void check_nf3(Inventory& inventory);
+void claim_ternary(Inventory& inventory);
+void claim_bitsandbytes(Inventory& inventory);
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

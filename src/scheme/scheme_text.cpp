@@ -173,6 +173,7 @@ std::string scheme_text(const Scheme& scheme) {
   }
   if (scheme.zero_points) text += ", zero points";
   if (scheme.act_order != ActOrder::none) text += ", activation order";
+  if (scheme.pre_quant_scale) text += ", activations scaled a column";
   if (scheme.activation) text += fmt::format(", {} activations", short_dtype(*scheme.activation));
   return text + ")";
 }

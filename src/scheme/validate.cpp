@@ -26,7 +26,9 @@ void validate_module(Validation& validation, const Module& module) {
   validate_activation_scales(validation, module);
   if (validation.depth == Depth::weights) validate_code_values(validation, module);
   if (module.scheme.ggml_type) validate_gguf(validation, module);
-  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1) {
+  if (module.scheme.pre_quant_scale) validate_pre_quant_scale(validation, module);
+  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1 &&
+      module.scheme.scale->has_global) {
     validate_nvfp4(validation, module);
   }
   if (is_integer_words(module.scheme.packing)) validate_integer(validation, module);

@@ -32,6 +32,9 @@ void validate_activation_scales(Validation& validation, const Module& module) {
                          ? fmt::format("a scale for {}-bit activations", dtype_bits(*activation))
                          : "a scale for quantized activations",
                      "none: weights are used with 16-bit activations");
+    } else if (part.suffix == "weight_scale_2" && module.scheme.weight == DType::i4) {
+      validation.add(module, Level::info, "input-scale-unused", part.tensor,
+                     "a factor for products in 8 bits", "none: weights are decoded without it");
     } else if (is_cache_scale(part.suffix)) {
       validation.add(module, Level::info, "cache-scale-unused", part.tensor,
                      "a scale for a quantized key/value cache", "none: the cache has 16 bits");

@@ -28,6 +28,8 @@ struct Validation {
 void validate_nvfp4(Validation& validation, const Module& module);
 // NaN and infinity among FP8 codes; reads all of them.
 void validate_code_values(Validation& validation, const Module& module);
+// Shape and values of the vector that activations are multiplied by.
+void validate_pre_quant_scale(Validation& validation, const Module& module);
 // Scales of activations and of the key/value cache, which nothing uses.
 void validate_activation_scales(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.

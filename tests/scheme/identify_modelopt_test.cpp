@@ -128,7 +128,7 @@ TEST(IdentifyModelopt, AGroupSizeThatTheScalesContradictIsReported) {
 }
 
 TEST(IdentifyModelopt, AnAlgorithmThatTheTensorsContradictIsReported) {
-  for (const char* algorithm : {"FP8", "W4A8_NVFP4_FP8"}) {
+  for (const char* algorithm : {"FP8", "W4A16_AWQ", "MXFP4"}) {
     SmallCheckpoint small = SmallCheckpoint::modelopt();
     const std::string text = std::string(R"("quant_algo": ")") + algorithm +
                              R"(", "exclude_modules": ["lm_head", "model.layers.0.mlp.gate",
@@ -223,35 +223,87 @@ TEST(IdentifyModelopt, TransposedFusedExpertsAreRefusedByName) {
               HasSubstr("transposed fused experts [experts, in/2, out]"));
 }
 
-TEST(IdentifyModelopt, OtherAlgorithmsAreNamed) {
-  struct Row {
-    DType weight;
-    Shape weight_shape;
-    DType scale;
-    Shape scale_shape;
-    const char* says;
-  };
-  for (const Row& row : {Row{DType::f8_e4m3, {16, 32}, DType::u8, {16, 1}, "ModelOpt MXFP8 is not"},
-                         Row{DType::u8, {16, 32}, DType::u8, {16, 2}, "ModelOpt MXFP4 is not"},
-                         Row{DType::u8, {8, 32}, DType::bf16, {16, 1}, "ModelOpt INT4 AWQ is not"},
-                         Row{DType::i8, {16, 32}, DType::f32, {16}, "ModelOpt INT8 is not"}}) {
+struct OtherFormat {
+  DType weight;
+  Shape weight_shape;
+  DType scale;
+  Shape scale_shape;
+  DType decoded;
+  Granularity granularity;
+};
+
+TEST(IdentifyModelopt, OtherAlgorithmsAreToldByTheirTensors) {
+  const std::string module = "model.layers.0.mlp.up_proj";
+  for (const OtherFormat& row : {
+           OtherFormat{DType::f8_e4m3, {16, 32}, DType::f32, {}, DType::f8_e4m3, {0, 0}},
+           OtherFormat{DType::f8_e4m3, {16, 32}, DType::u8, {16, 1}, DType::f8_e4m3, {1, 32}},
+           OtherFormat{DType::u8, {16, 32}, DType::u8, {16, 2}, DType::f4_e2m1, {1, 32}},
+           OtherFormat{DType::u8, {8, 64}, DType::bf16, {16, 2}, DType::i4, {1, 32}},
+           OtherFormat{DType::i8, {16, 32}, DType::f32, {16}, DType::i8, {1, 0}},
+       }) {
     SmallCheckpoint small;
-    small.add("model.layers.0.mlp.up_proj.weight", row.weight, row.weight_shape);
-    small.add("model.layers.0.mlp.up_proj.weight_scale", row.scale, row.scale_shape);
+    small.add(module + ".weight", row.weight, row.weight_shape);
+    small.add(module + ".weight_scale", row.scale, row.scale_shape, {0x40});
     small.file("hf_quant_config.json", R"({"quantization": {"quant_algo": "X"}})");
     const Identified found = identified(small);
-    EXPECT_EQ(found.producer, Producer::modelopt) << row.says;
-    EXPECT_THAT(found.modules.front().unreadable, HasSubstr(row.says));
-    EXPECT_THAT(found.findings, Contains(rule("module-unreadable")));
+    const Module& first = found.modules.front();
+    EXPECT_EQ(first.scheme.producer, Producer::modelopt) << first.evidence;
+    EXPECT_EQ(first.unreadable, "") << first.evidence;
+    EXPECT_EQ(first.scheme.weight, row.decoded) << first.evidence;
+    ASSERT_TRUE(first.scheme.scale) << first.evidence;
+    EXPECT_EQ(first.scheme.scale->granularity, row.granularity) << first.evidence;
+    EXPECT_EQ(first.n, 16) << first.evidence;
+    EXPECT_THAT(found.findings, Contains(rule("config-algorithm-unknown")));
   }
 }
 
-TEST(IdentifyModelopt, PreQuantScalesAreRefusedByName) {
+TEST(IdentifyModelopt, WhatCanNotBeDecodedIsNamed) {
+  SmallCheckpoint six;
+  six.add("m.weight", DType::u8, {16, 48}).add("m.weight_scale", DType::u8, {16, 2});
+  six.file("hf_quant_config.json", R"({"quantization": {"quant_algo": "W6A6"}})");
+  EXPECT_THAT(identified(six).modules.front().unreadable, HasSubstr("W6A6"));
+
+  SmallCheckpoint svd = SmallCheckpoint::modelopt();
+  svd.add_bf16(std::string(expert0) + "up_proj.svdquant_lora_a", {4, 32}, {1.0F});
+  EXPECT_THAT(identified(svd).find(0, Role::up_proj, 0)->unreadable, HasSubstr("NVFP4_SVD"));
+
+  SmallCheckpoint odd;
+  odd.add("m.weight", DType::u8, {8, 64}).add("m.weight_scale", DType::bf16, {16, 3});
+  odd.file("hf_quant_config.json", R"({"quantization": {"quant_algo": "W4A16_AWQ"}})");
+  EXPECT_THAT(identified(odd).modules.front().unreadable,
+              AllOf(HasSubstr("[16, 3]"), HasSubstr("[16, 64]")));
+}
+
+TEST(IdentifyModelopt, PreQuantScalesArePartOfTheScheme) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   small.add_bf16(std::string(expert0) + "up_proj.pre_quant_scale", {32}, {1.0F});
   const Identified found = identified(small);
-  EXPECT_THAT(found.find(0, Role::up_proj, 0)->unreadable, HasSubstr("NVFP4_AWQ"));
-  EXPECT_THAT(found.find(0, Role::up_proj, 1)->unreadable, IsEmpty());
+  EXPECT_TRUE(found.find(0, Role::up_proj, 0)->scheme.pre_quant_scale);
+  EXPECT_EQ(found.find(0, Role::up_proj, 0)->unreadable, "");
+  EXPECT_FALSE(found.find(0, Role::up_proj, 1)->scheme.pre_quant_scale);
+}
+
+TEST(IdentifyModelopt, AMixedTableIsHeldAgainstTheTensors) {
+  const auto with = [](const std::string& table) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    small.file("hf_quant_config.json",
+               R"({"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {)" +
+                   table + "}}}");
+    small.file("config.json", SmallCheckpoint::config(""));
+    return identified(small).findings;
+  };
+  const std::string experts = R"("model.layers.0.mlp.experts": {"quant_algo": "NVFP4"})";
+  EXPECT_THAT(with(experts), IsEmpty());
+  EXPECT_THAT(with(R"("model.layers.0.mlp.experts": {"quant_algo": "FP8"})"),
+              Contains(AllOf(rule("config-algorithm"),
+                             Field(&Finding::expected, HasSubstr("says quant_algo FP8")))));
+  EXPECT_THAT(with(experts + R"(, "model.layers.0.mlp.exp": {"quant_algo": "NVFP4"})"),
+              Contains(AllOf(rule("config-layer-unknown"),
+                             Field(&Finding::found, HasSubstr("model.layers.0.mlp.exp")))));
+  EXPECT_THAT(
+      with(experts + R"(, "model.layers.0.self_attn.o_proj": {"quant_algo": "FP8"})"),
+      Contains(AllOf(rule("config-expects-quantized"),
+                     Field(&Finding::where, HasSubstr("model.layers.0.self_attn.o_proj")))));
 }
 
 TEST(IdentifyModelopt, ACorruptConfigIsAnError) {

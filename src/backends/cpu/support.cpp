@@ -38,7 +38,8 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
 // k_name: what the matrix's k is called in the problem.
 void check_weight(const char* which, const Scheme& scheme, const char* k_name, std::int64_t k,
                   std::vector<Refusal>& refusals) {
-  const bool ordered = scheme.zero_points || scheme.act_order != ActOrder::none;
+  const bool ordered =
+      scheme.zero_points || scheme.pre_quant_scale || scheme.act_order != ActOrder::none;
   const bool plain = !scheme.scale && is_16_or_32_bit(scheme.weight);
   if (ordered || !(plain || is_nvfp4(scheme))) {
     refusals.push_back(

@@ -12,7 +12,8 @@ bool is_16_or_32_bit(DType dtype) {
 
 // What dequantize_rows can read.
 bool readable(const Scheme& scheme) {
-  if (scheme.zero_points || scheme.act_order != ActOrder::none) return false;
+  if (scheme.zero_points || scheme.pre_quant_scale || scheme.act_order != ActOrder::none)
+    return false;
   if (!scheme.scale) return is_16_or_32_bit(scheme.weight);
   return scheme.weight == DType::f4_e2m1 && scheme.scale->dtype == DType::f8_e4m3 &&
          scheme.scale->granularity == Granularity{.rows = 1, .cols = 16};

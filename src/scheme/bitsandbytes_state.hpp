@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bitsandbytes says of a 4-bit matrix in the tensor beside it, a JSON text.
+#pragma once
+
+#include <string>
+
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+struct BitsandbytesState {
+  std::string quant_type;  // "nf4", "fp4"
+  Shape shape;             // of the matrix
+  std::int64_t block = 0;  // codes that share a scale, counted row after row
+  // Scales are codes themselves: nested_quant_map[code] * nested_absmax[i / block] + offset.
+  bool nested = false;
+  std::int64_t nested_block = 0;
+  double nested_offset = 0;
+};
+
+// Suffix of the part; empty when the module has none.
+std::string_view bitsandbytes_state_part(const Module& module);
+// Errors: not_found, corrupt (JSON, a key with what was found).
+Result<BitsandbytesState> read_bitsandbytes_state(const Checkpoint& checkpoint,
+                                                  const Module& module);
+
+}  // namespace fewbit

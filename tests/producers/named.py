@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bitsandbytes, of which NF4 and 8 bits are decoded, and producers that are only named."""
+
+import json
+
+import numpy as np
+from case import Case, bf16, random, spread
+
+MODULE = "model.layers.0.mlp.up_proj"
+NF4 = np.array(
+    [
+        -1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+        -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+    ],
+    np.float32,
+)  # fmt: skip
+
+
+def config(method, **extra):
+    return {"quantization_config": {"quant_method": method, **extra}}
+
+
+def nf4(name, n=24, k=128, blocksize=64, nested=False, quant_type="nf4", flat=True, **rest):
+    """High nibble first; blocks are counted row after row."""
+    rng = random(name)
+    codes = rng.integers(0, 16, n * k)
+    packed = ((codes[0::2] << 4) | codes[1::2]).astype(np.uint8).reshape((-1, 1) if flat else (n, -1))
+    state = {"blocksize": blocksize, "dtype": "bfloat16", "shape": [n, k], "quant_type": quant_type}
+    count = n * k // blocksize
+    more = {}
+    if nested:
+        map256 = np.sort(rng.uniform(-1, 1, 256)).astype(np.float32)
+        bytes_, outer = rng.integers(0, 256, count).astype(np.uint8), rng.uniform(0.01, 0.02, -(-count // 16)).astype(np.float32)
+        offset = 0.03
+        state |= {"nested_blocksize": 16, "nested_offset": offset, "nested_dtype": "float32"}
+        product = (map256[bytes_] * np.repeat(outer, 16)[:count]).astype(np.float32)
+        absmax = (product + np.float32(offset)).astype(np.float64)
+        more = {"weight.nested_absmax": outer, "weight.nested_quant_map": map256}
+    else:
+        absmax = rng.uniform(0.01, 0.1, count).astype(np.float32)
+        bytes_ = absmax
+    parts = {
+        "weight": packed,
+        "weight.absmax": bytes_,
+        "weight.quant_map": NF4,
+        f"weight.quant_state.bitsandbytes__{quant_type}": np.frombuffer(json.dumps(state).encode(), np.uint8),
+        **more,
+    }
+    tensors = {f"{MODULE}.{suffix}": part for suffix, part in parts.items()}
+    tensors["model.norm.weight"] = bf16(np.ones(8))
+    values = NF4[codes].astype(np.float64) * np.repeat(absmax.astype(np.float64), blocksize)
+    return Case(
+        "bitsandbytes-" + name,
+        tensors,
+        config("bitsandbytes", load_in_4bit=True),
+        values={f"{MODULE}.weight": values.reshape(n, k)},
+        **{"schemes": {MODULE: f"bitsandbytes nf4 (nf4, f32 scale a group of {blocksize})"}, **rest},
+    )
+
+
+def int8(name="int8", **rest):
+    rng = random(name)
+    weight = rng.integers(-128, 128, (24, 40)).astype(np.int8)
+    scale = rng.uniform(0.1, 1, 24).astype(np.float32)
+    tensors = {f"{MODULE}.weight": weight, f"{MODULE}.SCB": scale, f"{MODULE}.weight_format": np.uint8(0)}
+    values = {f"{MODULE}.weight": weight * (scale.astype(np.float64) / 127)[:, None]}
+    schemes = {MODULE: "bitsandbytes INT8 (i8, f32 scale a row"}
+    return Case("bitsandbytes-" + name, tensors, config("bitsandbytes", load_in_8bit=True), values=values, **{"schemes": schemes, **rest})
+
+
+def bitsandbytes_faults():
+    def fault(name, text, change=lambda tensors: None, **rest):
+        case = nf4("fault-" + name, faults=("module-unreadable",), schemes={MODULE: text}, **rest)
+        change(case.tensors)
+        return case
+
+    def drop(suffix):
+        return lambda tensors: tensors.pop(f"{MODULE}.{suffix}")
+
+    yield fault("fp4", "quant_type fp4", quant_type="fp4")
+    yield fault("no-state", "weight.quant_state is missing", drop("weight.quant_state.bitsandbytes__nf4"))
+    yield fault("no-map", "weight.quant_map is not the codebook", drop("weight.quant_map"))
+    other = NF4 * np.float32(0.5)
+    yield fault("other-map", "is not the codebook", lambda tensors: tensors.update({f"{MODULE}.weight.quant_map": other}))
+    short = np.ones(47, np.float32)
+    yield fault("absmax", "expected 48 f32", lambda tensors: tensors.update({f"{MODULE}.weight.absmax": short}))
+    yield fault("rows", "blocks of 64 codes that cross rows of 96", k=96)
+    yield fault("nested", "weight.nested_absmax is missing", drop("weight.nested_absmax"), nested=True)
+    tiled = int8("fault-format", faults=("module-unreadable",), schemes={MODULE: "weight_format is 2"})
+    tiled.tensors[f"{MODULE}.weight_format"] = np.uint8(2)
+    yield tiled
+
+
+def named(name, config, parts, text):
+    tensors = {f"{MODULE}.{suffix}": part for suffix, part in parts.items()} | {"model.norm.weight": bf16(np.ones(8))}
+    return Case("named-" + name, tensors, config, schemes={MODULE: text}, faults=("module-unreadable",))
+
+
+def by_tensors():
+    i32, f16 = np.zeros((4, 16), np.int32), np.ones(16, np.float16)
+    exl2 = {"q_weight": i32, "q_invperm": np.arange(32, dtype=np.int32), "q_scale": i32, "q_scale_max": f16}
+    exl2["q_groups"] = np.zeros(2, np.int16)
+    trellis = {"trellis": np.zeros((2, 1, 64), np.int16), "suh": np.ones(32, np.float16), "svh": f16}
+    yield named("hqq", config("hqq"), {"W_q": np.zeros((8, 32), np.uint8), "scale": f16, "zero": f16}, "HQQ: codes, scales and zeros")
+    yield named("exl2", {}, exl2, "EXL2: groups of different widths")
+    yield named("exl3", config("exl3"), trellis, "EXL3: trellis codes")
+    mlx = {"weight": np.zeros((16, 4), np.uint32), "scales": f16.reshape(16, 1), "biases": f16.reshape(16, 1)}
+    yield named("mlx", {"quantization": {"bits": 4, "group_size": 32}}, mlx, "MLX: words along the rows")
+
+
+def by_method():
+    """Nothing in these may pass for 16-bit weights."""
+    plain = {"weight": bf16(np.ones((8, 8)))}
+    for method, text in [
+        ("bitsandbytes", "quantized while loading"),
+        ("torchao", "torchao: tensors of its own"),
+        ("eetq", "EETQ"),
+        ("aqlm", "AQLM"),
+        ("quip", "QuIP#"),
+        ("spqr", "SpQR"),
+        ("vptq", "VPTQ"),
+        ("higgs", "HIGGS"),
+        ("fbgemm_fp8", "no tensor has FP8 codes"),
+        ("sparkle4", 'quant_method "sparkle4"'),
+    ]:
+        yield named("method-" + method, config(method), plain, text)
+
+
+def cases():
+    yield nf4("nf4")
+    yield nf4("nf4-rows", flat=False)
+    yield nf4("nf4-wide-blocks", blocksize=128)
+    yield nf4("nf4-nested", nested=True)
+    yield int8()
+    yield from bitsandbytes_faults()
+    yield from by_tensors()
+    yield from by_method()
