@@ -12,6 +12,7 @@
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
 #include "scheme/fp8_config.hpp"
+#include "scheme/qkv_rows.hpp"
 #include "scheme/scale_fit.hpp"
 #include "scheme/scale_parts.hpp"
 
@@ -60,6 +61,30 @@ Result<Tensor> repeat_rows(const Tensor& stored, const ScaleFit& fit, std::int64
   return out.tensor;
 }
 
+// One scale each for q, k and v, repeated over their rows.
+Result<Tensor> spread_qkv(const Checkpoint& checkpoint, const Module& module, const Tensor& stored,
+                          const std::string& name) {
+  const auto rows = qkv_rows(checkpoint, module.n);
+  const std::int64_t each = module.scheme.scale->granularity.rows;
+  if (!rows || each < 1) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("3 scales for {} rows: the heads of config.json do not say which rows "
+                             "are q, k and v",
+                             module.n),
+                 name};
+  }
+  FEWBIT_TRY(OwnedTensor out,
+             allocate_tensor(stored.view.dtype, {groups_along(module.n, each), 1}));
+  const std::size_t width = stored.view.bytes.size() / 3;
+  std::byte* target = out.bytes.data();
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::int64_t row = 0; row < (*rows)[i] / each; ++row, target += width) {
+      std::memcpy(target, stored.view.bytes.data() + i * width, width);
+    }
+  }
+  return out.tensor;
+}
+
 // The grid of one matrix, [rows, columns].
 Result<Tensor> read_scales(const Checkpoint& checkpoint, const Module& module,
                            std::int64_t fused_expert) {
@@ -74,6 +99,9 @@ Result<Tensor> read_scales(const Checkpoint& checkpoint, const Module& module,
     scales.view.dtype = DType::f8_e8m0;
   }
   FEWBIT_TRY(check_part_dtype(scales, spec.dtype, name));
+  if (scales.view.shape == Shape{3} && is_fused_qkv(module)) {
+    return spread_qkv(checkpoint, module, scales, name);
+  }
   const ScaledMatrix matrix{module.experts, module.n, module.k};
   auto fit = fit_scale_as(matrix, scales.view.shape, spec.granularity);
   if (!fit) {

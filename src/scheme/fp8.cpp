@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "scheme/fp8_config.hpp"
 #include "scheme/fused_experts.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/qkv_rows.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_fit.hpp"
 #include "scheme/scale_parts.hpp"
@@ -145,11 +147,18 @@ class Claim {
     const TensorInfo& scale = *draft_.tensor(names[0]);
     const ScaledMatrix matrix{module.experts, module.n, module.k};
     const auto declared = config_ ? config_->block : std::nullopt;
-    const auto fit = fit_scale(matrix, scale.shape, declared);
+    auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
+                   ? fit_qkv()
+                   : fit_scale(matrix, scale.shape, declared);
     if (!fit) {
       return fmt::format("{} of shape {} for a weight of {}, expected {}", names[0],
                          shape_text(scale.shape), shape_text(weight_.shape),
                          scale_shapes_text(matrix, declared));
+    }
+    // A row of at most 32 columns is one group.
+    const bool exponents = scale.dtype == DType::u8 || scale.dtype == DType::f8_e8m0;
+    if (exponents && module.k <= 32 && fit->granularity == Granularity{1, 0}) {
+      fit->granularity = {1, 32};
     }
     const auto dtype = scale_dtype(scale.dtype, fit->granularity, config_);
     if (!dtype) {
@@ -160,6 +169,17 @@ class Claim {
     }
     scheme_.scale = ScaleSpec{*dtype, fit->granularity, false, ScaleDirection::multiply};
     return "";
+  }
+
+  // A scale each for q, k and v: rows that no two of them share.
+  std::optional<ScaleFit> fit_qkv() const {
+    const auto rows = inventory_.checkpoint != nullptr
+                          ? qkv_rows(*inventory_.checkpoint, draft_.module.n)
+                          : std::nullopt;
+    if (!rows) return std::nullopt;
+    ScaleFit fit;
+    fit.granularity = {std::gcd((*rows)[0], (*rows)[1]), 0};
+    return fit;
   }
 
   const Inventory& inventory_;

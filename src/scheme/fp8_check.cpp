@@ -8,6 +8,7 @@
 #include "scheme/finding_groups.hpp"
 #include "scheme/fp8_config.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/qkv_rows.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_fit.hpp"
 #include "scheme/scale_parts.hpp"
@@ -25,11 +26,6 @@ bool is_block(const Granularity& granularity) {
 
 std::string block_text(const Granularity& block) {
   return fmt::format("{}x{}", block.rows, block.cols);
-}
-
-bool is_fused_qkv(const Module& module) {
-  const std::string_view last = split_dots(module.name).back();
-  return last == "qkv_proj" || last == "qkv" || last == "query_key_value" || last == "Wqkv";
 }
 
 // Rows of scales as stored, and the fit behind them.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/fp8_config.hpp"
 
-#include <initializer_list>
-
 #include "core/ascii.hpp"
 
 namespace fewbit {
@@ -38,15 +36,6 @@ void read_block_size(const Json& block, Fp8Config& config) {
   if (!config.block) config.bad_block = value->dump();
 }
 
-void add_strings(const Json& block, std::string_view key, std::vector<std::string>& out) {
-  const Json* value = block.find(key);
-  const Json::Array* list = value != nullptr ? value->as_array() : nullptr;
-  if (list == nullptr) return;
-  for (const Json& item : *list) {
-    if (const std::string* text = item.as_string()) out.push_back(*text);
-  }
-}
-
 }  // namespace
 
 std::optional<Fp8Config> read_fp8_config(const Declared& declared) {
@@ -66,9 +55,6 @@ std::optional<Fp8Config> read_fp8_config(const Declared& declared) {
     if (config.expert_dtype.empty())
       config.expert_dtype = text_of(*declaration.file, "expert_dtype");
     config.scale_semantics = text_of(block, "weight_scale_semantics");
-    for (const std::string_view key : {"ignored_layers", "modules_to_not_convert", "ignore"}) {
-      add_strings(block, key, config.exclude);
-    }
     return config;
   }
   return std::nullopt;

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "scheme/declared.hpp"
 
@@ -22,7 +21,6 @@ struct Fp8Config {
   std::string expert_dtype;          // "fp4", "fp8"; beside the block or in it
   // weight_scale_semantics: what else than a factor the scales are meant to be.
   std::string scale_semantics;
-  std::vector<std::string> exclude;  // ignored_layers, modules_to_not_convert
 };
 
 // Of the first declaration that speaks of FP8; empty when none does.

@@ -107,7 +107,10 @@ class Claim {
       return fmt::format("weight_scale is {}, expected {}", dtype_name(scale->dtype),
                          scheme_.weight == DType::f4_e2m1 ? "u8 or f8_e8m0" : "f32, f16 or bf16");
     }
-    scheme_.scale = ScaleSpec{dtype, fit->granularity, false, ScaleDirection::multiply};
+    Granularity granularity = fit->granularity;
+    // A row of at most 32 columns is one group.
+    if (dtype == DType::f8_e8m0) granularity = {1, 32};
+    scheme_.scale = ScaleSpec{dtype, granularity, false, ScaleDirection::multiply};
     return "";
   }
 

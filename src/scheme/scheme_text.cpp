@@ -53,6 +53,7 @@ std::string granularity_text(const Granularity& g) {
   if (g.rows == 0 && g.cols == 0) return "a tensor";
   if (g.rows == 1 && g.cols == 0) return "a row";
   if (g.rows == 0 && g.cols == 1) return "a column";
+  if (g.cols == 0) return fmt::format("a run of {} rows", g.rows);
   if (g.rows == 1) return fmt::format("a group of {}", g.cols);
   return fmt::format("a block of {}x{}", g.rows, g.cols);
 }

@@ -25,13 +25,19 @@ bool is_lone_scale(const Draft& draft) {
          (draft.module.role == Role::norm || draft.module.role == Role::other);
 }
 
+bool is_left_over(std::string_view suffix) {
+  return suffix == "input_scale" || suffix == "activation_scale" || suffix == "input_scale_ub" ||
+         suffix == "qscale_act" || suffix == "weight_scale_inv";
+}
+
 bool is_unquantized(const Draft& draft) {
   if (is_lone_scale(draft)) return true;
   const TensorInfo* weight = draft.tensor("weight");
   for (std::size_t i = 0; i < draft.tensors.size(); ++i) {
     const std::string& suffix = draft.module.parts[i].suffix;
-    // An activation scale beside a plain weight says nothing about the weight.
-    if (suffix == "input_scale" && weight != nullptr) continue;
+    // An activation scale beside a plain weight says nothing about the weight; a weight's own scale
+    // is a left-over of FP8, which validate() reports.
+    if (weight != nullptr && is_plain_float(weight->dtype) && is_left_over(suffix)) continue;
     if (is_quantization_suffix(suffix)) return false;
     if (!is_plain_float(draft.tensors[i]->dtype) && !is_plain_table(*draft.tensors[i]))
       return false;

@@ -45,6 +45,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
     if (depth != Depth::headers) validate_scale_values(validation, module, experts);
   }
   experts.report(validation);
+  validate_powers_of_two(validation);
   validate_roles(validation);
   validate_schemes(validation);
   validate_input_scales(validation);

@@ -25,7 +25,11 @@ bool is_input_scale(std::string_view suffix) {
 
 void validate_activation_scales(Validation& validation, const Module& module) {
   for (const Module::Part& part : module.parts) {
-    if (is_input_scale(part.suffix)) {
+    if (part.suffix == "weight_scale_inv" && !module.scheme.quantized()) {
+      validation.add(module, Level::warning, "scale-unapplied", part.tensor,
+                     "a scale beside weights in " + scheme_text(module.scheme),
+                     "none: it is taken for a left-over and not applied");
+    } else if (is_input_scale(part.suffix)) {
       const auto& activation = module.scheme.activation;
       validation.add(module, Level::info, "input-scale-unused", part.tensor,
                      activation

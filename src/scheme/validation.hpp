@@ -30,6 +30,8 @@ void validate_nvfp4(Validation& validation, const Module& module);
 void validate_code_values(Validation& validation, const Module& module);
 // Shape and values of the vector that activations are multiplied by.
 void validate_pre_quant_scale(Validation& validation, const Module& module);
+// Float scales of FP8 codes, where the config says that they are powers of two.
+void validate_powers_of_two(Validation& validation);
 // Scales of activations and of the key/value cache, which nothing uses.
 void validate_activation_scales(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.

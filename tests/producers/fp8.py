@@ -178,7 +178,32 @@ def fused_on_disk():
     """gate and up in one matrix, with one scale for both or one for each."""
     module = "model.layers.0.mlp.gate_up_proj"
     yield granular("fused-one-scale", (48, 40), (1,), 0, 0, "f32 scale a tensor", module=module, config=config())
-    yield granular("fused-two-scales", (48, 40), (2,), 24, 0, "f32 scale a block of 24x0", module=module, config=config())
+    yield granular("fused-two-scales", (48, 40), (2,), 24, 0, "f32 scale a run of 24 rows", module=module, config=config())
+
+
+def fused_qkv():
+    """q, k and v in one matrix with a scale each; heads say which rows are whose."""
+    rng = random("fused-qkv")
+    weight = codes(rng, (64, 40))
+    scale = scales(rng, (3,))
+    rows = np.repeat(scale.astype(np.float64), [32, 16, 16])[:, None]
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    module = "model.layers.0.self_attn.qkv_proj"
+    text = "f32 scale a run of 16 rows"
+    case = one("fused-qkv", weight, scale, weight.astype(np.float64) * rows, text, config=config() | heads, module=module)
+    yield case
+    alone = one("fault-fused-qkv", weight, scale, weight.astype(np.float64), "", config=config(), module=module)
+    alone.schemes[module] = "weight_scale of shape [3] for a weight of [64, 40]"
+    alone.faults = ("module-unreadable",)
+    yield alone
+
+
+def left_over():
+    """A scale beside 16-bit weights is not theirs."""
+    plain = bf16(np.ones((24, 40)))
+    case = one("left-over", plain, np.ones((1, 1), np.float32), np.ones((24, 40)), "bf16", "weight_scale_inv")
+    case.faults = ("scale-unapplied",)
+    return case
 
 
 def pieces():
@@ -269,6 +294,9 @@ def faults():
     yield fault("block-list", "config-block-size", lambda tensors: None, "block of 128x128", config=config(weight_block_size=[128]))
     yield fault("fmt", "config-fp8-format", lambda tensors: None, "e4m3", config=config(fmt="e5m2"))
     yield fault("qkv", "fused-order-unknown", lambda tensors: None, module="model.layers.0.self_attn.qkv_proj")
+    yield fault("powers", "scale-not-power-of-two", lambda tensors: None, config=config(weight_block_size=[128, 128], scale_fmt="ue8m0"))
+    listed = config(weight_block_size=[128, 128], modules_to_not_convert=["mlp.up_proj"])
+    yield fault("listed", "config-excludes-quantized", lambda tensors: None, config=listed)
     experts = {"module": "model.layers.0.mlp.experts.0.up_proj"}
     says = dict(BLOCK, expert_dtype="fp4")
     yield fault("expert-dtype", "config-expert-dtype", lambda tensors: None, config=says, **experts)
@@ -283,6 +311,8 @@ def cases():
     yield fused_experts("scale_inv")
     yield fused_experts("scales_inv")
     yield from fused_on_disk()
+    yield from fused_qkv()
+    yield left_over()
     yield pieces()
     yield deepseek_v4()
     yield from faults()
