@@ -126,6 +126,11 @@ struct Module {
   std::int64_t n = 0;        // out_features (rows)
   std::int64_t k = 0;        // in_features; 0 for vectors
   std::int64_t experts = 0;  // of a fused tensor
+  // Fused experts stored as [experts, in, out], packed codes along `in`; n and k as everywhere.
+  bool transposed = false;
+  // gate_up_proj holds gate and up rows in turn, gate first (gpt-oss); else the gate rows stand
+  // before the up rows.
+  bool alternating = false;
   Scheme scheme;
   // Empty: readable. Otherwise why not: "GPTQ is not readable yet".
   std::string unreadable;

@@ -73,6 +73,7 @@ struct MoeProblem {
   DType activation_dtype = DType::bf16;  // of hidden states in and out; bf16, f16 or f32
   RouterWeightSide router_weight_side = RouterWeightSide::output;
   bool expert_map = false;
+  bool biases = false;          // some expert adds a bias to a product
   std::int64_t max_tokens = 1;  // workspace is planned for this many
   std::string where;            // "model.layers.0.mlp" for messages
 };

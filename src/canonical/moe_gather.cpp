@@ -106,24 +106,44 @@ Result<void> check_complete(LayerModules& layer, int number) {
                fmt::format("layer {}", number)};
 }
 
+// The halves of a fused gate_up_proj and its bias.
+Result<void> split_gate_up(const Checkpoint& checkpoint, const Module& module,
+                           std::int64_t fused_expert, ExpertWeights& out) {
+  FEWBIT_TRY(const QuantizedTensor both, canonicalize(checkpoint, module, fused_expert));
+  if (both.n % 2 != 0) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{} rows, expected an even number (gate and up rows)", both.n),
+                 module.name};
+  }
+  const std::int64_t half = both.n / 2;
+  auto gate = module.alternating ? every_second_row(both, 0) : slice_rows(both, 0, half);
+  if (!gate) return Error{gate.error().code, gate.error().what, module.name};
+  auto up = module.alternating ? every_second_row(both, 1) : slice_rows(both, half, half);
+  if (!up) return Error{up.error().code, up.error().what, module.name};
+  out.gate = *std::move(gate);
+  out.up = *std::move(up);
+  FEWBIT_TRY(const std::vector<float> bias, read_bias(checkpoint, module, fused_expert));
+  for (std::size_t i = 0; i < bias.size(); ++i) {
+    const bool to_up = module.alternating ? i % 2 == 1 : i >= bias.size() / 2;
+    (to_up ? out.up_bias : out.gate_bias).push_back(bias[i]);
+  }
+  return {};
+}
+
 Result<ExpertWeights> read_expert(const Checkpoint& checkpoint, const ExpertModules& modules,
                                   std::int64_t fused_expert) {
   ExpertWeights out;
   FEWBIT_TRY(out.down, canonicalize(checkpoint, *modules.down, fused_expert));
-  if (modules.gate_up == nullptr) {
-    FEWBIT_TRY(out.up, canonicalize(checkpoint, *modules.up, fused_expert));
-    if (modules.gate == nullptr) return out;
-    FEWBIT_TRY(out.gate, canonicalize(checkpoint, *modules.gate, fused_expert));
+  FEWBIT_TRY(out.down_bias, read_bias(checkpoint, *modules.down, fused_expert));
+  if (modules.gate_up != nullptr) {
+    FEWBIT_TRY(split_gate_up(checkpoint, *modules.gate_up, fused_expert, out));
     return out;
   }
-  FEWBIT_TRY(const QuantizedTensor both, canonicalize(checkpoint, *modules.gate_up, fused_expert));
-  if (both.n % 2 != 0) {
-    return Error{ErrorCode::corrupt,
-                 fmt::format("{} rows, expected an even number (gate rows, then up rows)", both.n),
-                 modules.gate_up->name};
-  }
-  out.gate = slice_rows(both, 0, both.n / 2);
-  out.up = slice_rows(both, both.n / 2, both.n / 2);
+  FEWBIT_TRY(out.up, canonicalize(checkpoint, *modules.up, fused_expert));
+  FEWBIT_TRY(out.up_bias, read_bias(checkpoint, *modules.up, fused_expert));
+  if (modules.gate == nullptr) return out;
+  FEWBIT_TRY(out.gate, canonicalize(checkpoint, *modules.gate, fused_expert));
+  FEWBIT_TRY(out.gate_bias, read_bias(checkpoint, *modules.gate, fused_expert));
   return out;
 }
 

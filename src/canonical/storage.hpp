@@ -35,7 +35,15 @@ Result<Tensor> part_tensor(const Checkpoint& checkpoint, const Module& module,
 
 // Slice i of the first dimension, sharing the memory.
 Tensor first_dim_slice(const Tensor& tensor, std::int64_t i);
-// Rows [row, row + count) of a matrix, sharing the memory.
-QuantizedTensor slice_rows(const QuantizedTensor& tensor, std::int64_t row, std::int64_t count);
+// Rows [row, row + count) of a matrix, sharing the memory. Error unsupported when `row` is inside a
+// block of rows with one scale.
+Result<QuantizedTensor> slice_rows(const QuantizedTensor& tensor, std::int64_t row,
+                                   std::int64_t count);
+// Every second row from `first` (0 or 1) of a matrix with an even number of rows, in memory of its
+// own. Error unsupported when several rows share a scale that others don't have.
+Result<QuantizedTensor> every_second_row(const QuantizedTensor& tensor, std::int64_t first);
+// Values of the part "bias": [n], or [experts, n] of a fused module; empty when there is none.
+Result<std::vector<float>> read_bias(const Checkpoint& checkpoint, const Module& module,
+                                     std::int64_t fused_expert);
 
 }  // namespace fewbit

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fewbit/selection.hpp"
 
 namespace fewbit {
@@ -61,6 +63,9 @@ Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& co
       .activation_dtype = activation_dtype,
       .router_weight_side = RouterWeightSide::output,
       .expert_map = experts < config.num_experts,
+      .biases = std::any_of(
+          weights.experts.begin(), weights.experts.end(),
+          [](const ExpertWeights& expert) { return expert.biased(); }),
       .max_tokens = max_tokens,
       .where = "experts",
   };

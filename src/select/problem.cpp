@@ -80,6 +80,9 @@ Result<void> check_matrix(const std::string& where, const QuantizedTensor& tenso
 Result<void> check_expert(const MoeProblem& problem, const std::string& where,
                           const ExpertWeights& expert) {
   const bool gated = activation_gated(problem.activation.kind);
+  if (expert.biased() && !problem.biases) {
+    return bad(where, "biases, but the problem says that no expert has one");
+  }
   if (expert.gate.has_value() != gated) {
     return bad(where, fmt::format("{} gate, but {} {}", expert.gate ? "a" : "no",
                                   activation_name(problem.activation.kind),

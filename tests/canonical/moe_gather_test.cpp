@@ -91,6 +91,37 @@ TEST(GatherMoe, SplitsFusedTensorsIntoGateRowsThenUpRows) {
   EXPECT_EQ(first_value(weights->experts[1].down), 2.0F);   // code 2 times 2
 }
 
+TEST(GatherMoe, BiasesFollowTheirRows) {
+  SmallCheckpoint small;
+  const std::string experts = "model.layers.0.mlp.experts.";
+  small.file("config.json", R"({"hidden_size": 16})");
+  small.add_bf16(experts + "gate_up_proj", {2, 8, 16});
+  small.add_f32(experts + "gate_up_proj_bias", {2, 8},
+                {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+  small.add_bf16(experts + "down_proj", {2, 16, 4});
+  const Checkpoint checkpoint = small.open();
+  const auto weights = gather(checkpoint);
+  ASSERT_TRUE(weights) << weights.error().message();
+  EXPECT_EQ(weights->experts[1].gate_bias, (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(weights->experts[1].up_bias, (std::vector<float>{12, 13, 14, 15}));
+  EXPECT_TRUE(weights->experts[1].down_bias.empty());
+  EXPECT_TRUE(weights->experts[1].biased());
+}
+
+TEST(GatherMoe, ABiasOfAnotherShapeIsRefusedWithBothShapes) {
+  SmallCheckpoint small;
+  small.file("config.json", R"({"hidden_size": 16})");
+  small.add_bf16("model.layers.0.mlp.experts.gate_up_proj", {2, 8, 16});
+  small.add_bf16("model.layers.0.mlp.experts.down_proj", {2, 16, 4});
+  small.add_bf16("model.layers.0.mlp.experts.down_proj_bias", {2, 4});
+  const Checkpoint checkpoint = small.open();
+  const auto weights = gather(checkpoint);
+  ASSERT_FALSE(weights);
+  EXPECT_EQ(weights.error().code, ErrorCode::corrupt);
+  EXPECT_THAT(weights.error().message(), HasSubstr("down_proj_bias"));
+  EXPECT_THAT(weights.error().message(), HasSubstr("[2, 4], expected [2, 16]"));
+}
+
 TEST(GatherMoe, ExpertsWithoutAGateAreNotGated) {
   SmallCheckpoint small;
   for (int e = 0; e < 2; ++e) {

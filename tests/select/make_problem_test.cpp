@@ -47,6 +47,18 @@ TEST(MakeProblem, APartOfTheExpertsNeedsAMap) {
   EXPECT_TRUE(problem->expert_map);
 }
 
+TEST(MakeProblem, BiasesAreANeedThatBackendsMayRefuse) {
+  MoeWeights weights = test::random_weights({.activation = {}});
+  EXPECT_FALSE(make_problem(weights, config(), DType::bf16, 1)->biases);
+  weights.experts[1].down_bias.assign(32, 0.5F);
+  const auto problem = make_problem(weights, config(), DType::bf16, 1);
+  ASSERT_TRUE(problem);
+  EXPECT_TRUE(problem->biases);
+  const auto selection = select_backend(*problem, *describe_device("cpu:generic"));
+  ASSERT_FALSE(selection);
+  EXPECT_THAT(selection.error().message(), HasSubstr("experts without biases"));
+}
+
 TEST(MakeProblem, NamesBothSchemesOfMixedExperts) {
   MoeWeights weights = test::random_weights({.activation = {}});
   weights.experts[2].down =

@@ -105,6 +105,7 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
   check_weight("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals);
   check_weight("down", problem.down, "intermediate_size", problem.intermediate_size, refusals);
   check_dtype("activations", problem.activation_dtype, refusals);
+  if (problem.biases) refusals.push_back({Reason::weight, "experts without biases", "biases"});
   return refusals;
 }
 

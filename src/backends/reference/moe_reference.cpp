@@ -36,6 +36,7 @@ Result<void> check(const MoeWeights& weights, const MoeReferenceInput& input,
   }
   const bool gated = activation_gated(options.activation.kind);
   for (std::size_t e = 0; e < weights.experts.size(); ++e) {
+    if (weights.experts[e].biased()) return bad(fmt::format("expert {} has a bias", e));
     if (weights.experts[e].gate.has_value() != gated) {
       return bad(fmt::format("expert {} has {} gate, but {} needs {}", e, gated ? "no" : "a",
                              activation_name(options.activation.kind), gated ? "one" : "none"));

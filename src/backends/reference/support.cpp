@@ -52,6 +52,7 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
   check_weight("gate and up", problem.gate_up, refusals);
   check_weight("down", problem.down, refusals);
   check_dtype("activations", problem.activation_dtype, refusals);
+  if (problem.biases) refusals.push_back({Reason::weight, "experts without biases", "biases"});
   return refusals;
 }
 
