@@ -48,9 +48,9 @@ struct ExpertWeights {
   QuantizedTensor up;                   // [intermediate_size, hidden_size]
   QuantizedTensor down;                 // [hidden_size, intermediate_size]
   // One value a row, added to the product with that matrix; empty: none.
-  std::vector<float> gate_bias;
-  std::vector<float> up_bias;
-  std::vector<float> down_bias;
+  std::vector<float> gate_bias = {};
+  std::vector<float> up_bias = {};
+  std::vector<float> down_bias = {};
 
   bool biased() const { return !gate_bias.empty() || !up_bias.empty() || !down_bias.empty(); }
 };

@@ -31,6 +31,13 @@ constexpr Storage storages[] = {
        return scheme.producer == Producer::modelopt && scheme.weight == DType::f4_e2m1;
      },
      canonicalize_nvfp4},
+    {[](const Scheme& scheme) { return scheme.weight == DType::f4_e2m1; }, canonicalize_fp4},
+    {[](const Scheme& scheme) {
+       const bool more = scheme.zero_points || scheme.act_order != ActOrder::none;
+       return scheme.packing == Packing::words_row ||
+              (scheme.packing == Packing::none && scheme.weight == DType::i8 && more);
+     },
+     canonicalize_integer_rows},
     {[](const Scheme& scheme) { return is_integer_words(scheme.packing); }, canonicalize_integer},
     {[](const Scheme& scheme) {
        return scheme.packing == Packing::none && scheme.scale && dtype_bits(scheme.weight) == 8;

@@ -55,6 +55,7 @@ Result<float> read_global(const Checkpoint& checkpoint, const Module& module,
 
 Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
                                            std::int64_t fused_expert) {
+  if (module.transposed) return canonicalize_fp4(checkpoint, module, fused_expert);
   const std::size_t rank = fused_expert < 0 ? 2 : 3;
   FEWBIT_TRY(Tensor codes, part_tensor(checkpoint, module, "weight"));
   FEWBIT_TRY(Tensor scales, part_tensor(checkpoint, module, "weight_scale"));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "canonical/storage.hpp"
+#include "canonical/transpose.hpp"
 
 namespace fewbit {
 
@@ -18,6 +19,9 @@ Result<QuantizedTensor> canonicalize_plain(const Checkpoint& checkpoint, const M
         std::string(name)};
   }
   if (fused_expert >= 0) values = first_dim_slice(values, fused_expert);
+  if (module.transposed) {
+    FEWBIT_TRY(values, transposed_copy(values));
+  }
   Result<QuantizedTensor> made = make_plain(values.view.shape[0], values.view.shape[1], values);
   if (!made) return Error{made.error().code, made.error().what, std::string(name)};
   return made;

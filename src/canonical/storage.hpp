@@ -14,6 +14,12 @@ Result<QuantizedTensor> canonicalize_plain(const Checkpoint& checkpoint, const M
                                            std::int64_t fused_expert);
 Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
                                            std::int64_t fused_expert);
+// E2M1 codes under the names and orders of every producer.
+Result<QuantizedTensor> canonicalize_fp4(const Checkpoint& checkpoint, const Module& module,
+                                         std::int64_t fused_expert);
+// Integer codes in words or bytes along k, with zero points and act-order.
+Result<QuantizedTensor> canonicalize_integer_rows(const Checkpoint& checkpoint,
+                                                  const Module& module, std::int64_t fused_expert);
 Result<QuantizedTensor> canonicalize_gguf(const Checkpoint& checkpoint, const Module& module,
                                           std::int64_t fused_expert);
 // GPTQ, AWQ and AutoRound: codes in words (integer_matrix.cpp). Never fused.

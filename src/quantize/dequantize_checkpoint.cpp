@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "canonical/transpose.hpp"
 #include "core/convert.hpp"
 #include "core/number_text.hpp"
 #include "quantize/complete.hpp"
@@ -33,19 +34,32 @@ struct DecodePlan {
   std::int64_t decoded_tensors = 0;
 };
 
+// gpt-oss in 16 bits holds its experts under the module's own name, [experts, in, out].
+bool is_gpt_oss(const Module& module) { return module.scheme.packing == Packing::blocks; }
+bool written_transposed(const Module& module) { return module.transposed || is_gpt_oss(module); }
+
 // "up_proj.weight" from any name of a matrix's codes ("weight_packed", "qweight").
-std::string output_name(const Module& module) { return module.name + ".weight"; }
+std::string output_name(const Module& module) {
+  if (is_gpt_oss(module) && module.experts > 0) return module.name;
+  const std::string_view weight = module.part("weight");
+  return weight.empty() ? module.name + ".weight" : std::string(weight);
+}
+
+Shape output_shape(const Module& module) {
+  Shape shape = {module.n, module.k};
+  if (module.experts == 0) return shape;
+  if (written_transposed(module)) std::swap(shape[0], shape[1]);
+  shape.insert(shape.begin(), module.experts);
+  return shape;
+}
 
 Result<void> add_module(const Module& module, DType dtype, DecodePlan& plan) {
   if (!module.unreadable.empty()) {
     return Error{ErrorCode::unsupported, module.unreadable, module.name};
   }
   const bool fused = module.experts > 0;
-  const std::string_view weight = module.part("weight");
-  const std::string output = weight.empty() ? output_name(module) : std::string(weight);
-  plan.outputs.push_back(
-      {output, dtype,
-       fused ? Shape{module.experts, module.n, module.k} : Shape{module.n, module.k}});
+  const std::string output = output_name(module);
+  plan.outputs.push_back({output, dtype, output_shape(module)});
   ++plan.decoded_tensors;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
     plan.jobs.push_back({&module, fused ? e : -1, output});
@@ -125,32 +139,59 @@ void scale_columns(std::span<const float> factors, std::span<float> rows) {
   }
 }
 
-// Decodes a matrix in pieces of rows. Returns how many values were rounded.
+// Rows of a matrix on their way.
+struct Piece {
+  std::vector<float> values;
+  std::vector<float> back;
+  std::vector<std::byte> bytes;
+};
+
+// Fills `piece`. Returns how many values were rounded.
+Result<std::int64_t> decode_piece(const QuantizedTensor& matrix, const DecodeJob& job,
+                                  std::span<const float> columns, std::int64_t row,
+                                  std::int64_t count, DType dtype, Piece& piece) {
+  piece.values.resize(static_cast<std::size_t>(count * matrix.k));
+  piece.bytes.resize(piece.values.size() * static_cast<std::size_t>(dtype_bits(dtype)) / 8);
+  piece.back.resize(piece.values.size());
+  FEWBIT_TRY(dequantize_rows(matrix, row, piece.values));
+  scale_columns(columns, piece.values);
+  FEWBIT_TRY(convert_from_f32(piece.values, dtype, piece.bytes));
+  FEWBIT_TRY(convert_to_f32(dtype, piece.bytes, piece.back));
+  FEWBIT_TRY(check_values(matrix, job, row, piece.values, piece.back, dtype));
+  std::int64_t inexact = 0;
+  for (std::size_t i = 0; i < piece.values.size(); ++i) {
+    inexact += piece.values[i] != piece.back[i] ? 1 : 0;
+  }
+  return inexact;
+}
+
+// Decodes a matrix in pieces of rows; one that is written the other way round as a whole. Returns
+// how many values were rounded.
 Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& job, DType dtype,
                                    CheckpointWriter& writer) {
   FEWBIT_TRY(const QuantizedTensor matrix, canonicalize(source, *job.module, job.fused_expert));
-  const std::int64_t rows = std::clamp<std::int64_t>(piece_values / matrix.k, 1, matrix.n);
+  const bool transposed = job.fused_expert >= 0 && written_transposed(*job.module);
+  const std::int64_t rows =
+      transposed ? matrix.n : std::clamp<std::int64_t>(piece_values / matrix.k, 1, matrix.n);
   const auto width = static_cast<std::uint64_t>(dtype_bits(dtype)) / 8;
   const std::uint64_t base =
       job.fused_expert < 0 ? 0 : static_cast<std::uint64_t>(job.fused_expert * matrix.n * matrix.k);
   FEWBIT_TRY(const std::vector<float> columns, column_factors(matrix));
-  std::vector<float> values;
-  std::vector<float> back;
-  std::vector<std::byte> bytes;
+  Piece piece;
   std::int64_t inexact = 0;
   for (std::int64_t row = 0; row < matrix.n; row += rows) {
     const std::int64_t count = std::min(rows, matrix.n - row);
-    values.resize(static_cast<std::size_t>(count * matrix.k));
-    bytes.resize(values.size() * width);
-    back.resize(values.size());
-    FEWBIT_TRY(dequantize_rows(matrix, row, values));
-    scale_columns(columns, values);
-    FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
-    FEWBIT_TRY(convert_to_f32(dtype, bytes, back));
-    FEWBIT_TRY(check_values(matrix, job, row, values, back, dtype));
-    for (std::size_t i = 0; i < values.size(); ++i) inexact += values[i] != back[i] ? 1 : 0;
-    const std::uint64_t at = base + static_cast<std::uint64_t>(row * matrix.k);
-    FEWBIT_TRY(writer.write(job.output, bytes, at * width));
+    FEWBIT_TRY(const std::int64_t rounded,
+               decode_piece(matrix, job, columns, row, count, dtype, piece));
+    inexact += rounded;
+    if (transposed) {
+      const Tensor whole{{dtype, {matrix.n, matrix.k}, piece.bytes, {}}, nullptr};
+      FEWBIT_TRY(const Tensor turned, transposed_copy(whole));
+      FEWBIT_TRY(writer.write(job.output, turned.view.bytes, base * width));
+    } else {
+      const std::uint64_t at = base + static_cast<std::uint64_t>(row * matrix.k);
+      FEWBIT_TRY(writer.write(job.output, piece.bytes, at * width));
+    }
   }
   return inexact;
 }

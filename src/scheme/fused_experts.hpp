@@ -8,8 +8,17 @@
 
 namespace fewbit {
 
-// Why 16/32-bit fused experts can't be read as [E, rows, columns] with gate rows first; empty when
-// they can. The order follows from hidden_size, and from the family where both sides are equal.
+// The order of values [experts, a, b], from hidden_size, and from the family where a and b are
+// equal.
+struct FusedOrder {
+  bool transposed = false;   // a is in, b is out
+  bool alternating = false;  // gate and up in turn (gpt-oss), not one half after the other
+  std::string obstacle;      // why the order is not known; empty when it is
+};
+FusedOrder fused_order(const Inventory& inventory, const Module& module, const Shape& shape);
+
+// Why codes of fused experts can't be read as [experts, rows, columns] with gate rows first; empty
+// when they can.
 std::string plain_fused_obstacle(const Inventory& inventory, const Module& module,
                                  const Shape& shape);
 

@@ -126,6 +126,11 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
     return;
   }
   if (declared->producer == out.producer) return;
+  // DeepSeek-V4 says fp8 for all but its experts, and expert_dtype for those.
+  const bool experts_apart =
+      declared->file != nullptr && declared->file->find("expert_dtype") != nullptr;
+  if (declared->producer == Producer::fp8 && out.producer == Producer::mxfp4 && experts_apart)
+    return;
   out.findings.push_back({Level::warning, "config-producer", declared->where,
                           fmt::format("quant_method {}", quote(declared->method)),
                           fmt::format("{}, as the tensors say", producer_name(out.producer))});

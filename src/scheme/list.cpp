@@ -8,8 +8,11 @@ std::span<const Reader> readers() {
   static constexpr Reader list[] = {
       {Producer::gguf, claim_gguf, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
-      {Producer::gptq, claim_integer_words, check_integer_words},
       {Producer::nf3, claim_nf3, check_nf3},
+      {Producer::quark, claim_quark, check_quark},
+      {Producer::mxfp4, claim_mxfp4, nullptr},
+      {Producer::compressed_tensors, claim_compressed_tensors, check_compressed_tensors},
+      {Producer::gptq, claim_integer_words, check_integer_words},
       {Producer::ternary, claim_ternary, nullptr},
       {Producer::bitsandbytes, claim_bitsandbytes, nullptr},
       {Producer::fp8, claim_fp8, check_fp8},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/checked.hpp"
+#include "scheme/fp4.hpp"
 #include "scheme/modelopt_formats.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
@@ -57,13 +58,6 @@ Guess guess_storage(const Draft& draft, bool declared) {
   return declared ? Guess::other : Guess::not_ours;
 }
 
-// [E, in/2, out] with scales [E, in/16, out]. Never true together with the plain order.
-bool is_transposed(const TensorInfo& weight, const TensorInfo* scale) {
-  return scale != nullptr && weight.shape.size() == 3 && scale->shape.size() == 3 &&
-         weight.shape[2] == scale->shape[2] && weight.shape[1] % 8 == 0 &&
-         weight.shape[1] / 8 == scale->shape[1];
-}
-
 // Why an NVFP4 module can't be read; empty when it can.
 std::string nvfp4_obstacle(const Inventory& inventory, const Draft& draft) {
   const TensorInfo* weight = draft.tensor("weight");
@@ -76,11 +70,8 @@ std::string nvfp4_obstacle(const Inventory& inventory, const Draft& draft) {
     return fmt::format("weight of shape {} in a module that does not hold all experts",
                        shape_text(weight->shape));
   }
-  if (is_transposed(*weight, draft.tensor("weight_scale"))) {
-    return "transposed fused experts [experts, in/2, out] are not readable yet";
-  }
-  if (inventory.model_type == "gpt_oss") {
-    return "gpt-oss experts with interleaved gate and up rows are not readable yet";
+  if (draft.has("pre_quant_scale") && inventory.model_type == "gpt_oss") {
+    return "fused experts of gpt-oss with pre_quant_scale: the order of their rows is not known";
   }
   return "";
 }
@@ -96,7 +87,12 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   if (draft.has("input_scale")) scheme.activation = DType::f4_e2m1;
   scheme.pre_quant_scale = draft.has("pre_quant_scale");
   std::string obstacle = nvfp4_obstacle(inventory, draft);
-  if (obstacle.empty()) {
+  const bool complete =
+      draft.has("weight") && draft.has("weight_scale") && draft.has("weight_scale_2");
+  if (obstacle.empty() && module.experts > 0 && complete && !scheme.pre_quant_scale) {
+    // Either way round, and with gate and up in turn.
+    claim_fp4(inventory, draft, Producer::modelopt, scheme.activation);
+  } else if (obstacle.empty()) {
     draft.claim(scheme);
   } else {
     draft.refuse(scheme, std::move(obstacle));

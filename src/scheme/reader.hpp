@@ -72,6 +72,11 @@ void claim_nf3(Inventory& inventory);
 void check_nf3(Inventory& inventory);
 void claim_ternary(Inventory& inventory);
 void claim_bitsandbytes(Inventory& inventory);
+void claim_quark(Inventory& inventory);
+void check_quark(Inventory& inventory);
+void claim_mxfp4(Inventory& inventory);
+void claim_compressed_tensors(Inventory& inventory);
+void check_compressed_tensors(Inventory& inventory);
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules stored as plain 16/32-bit values.
 #include <algorithm>
+#include <utility>
 
 #include "scheme/fused_experts.hpp"
 #include "scheme/name_parts.hpp"
@@ -56,6 +57,14 @@ void set_sizes(Draft& draft, const TensorInfo& main) {
   if (module.expert == all_experts && shape.size() == 3) module.experts = shape[0];
 }
 
+void set_order(const Inventory& inventory, Module& module, const Shape& shape) {
+  FusedOrder order = fused_order(inventory, module, shape);
+  module.unreadable = std::move(order.obstacle);
+  module.transposed = order.transposed;
+  module.alternating = order.alternating;
+  if (order.transposed) std::swap(module.n, module.k);
+}
+
 }  // namespace
 
 void claim_unquantized(Inventory& inventory) {
@@ -65,9 +74,7 @@ void claim_unquantized(Inventory& inventory) {
     const TensorInfo& main = weight != nullptr ? *weight : *draft.tensors.front();
     set_sizes(draft, main);
     draft.claim(plain_scheme(main.dtype));
-    if (draft.module.expert == all_experts) {
-      draft.module.unreadable = plain_fused_obstacle(inventory, draft.module, main.shape);
-    }
+    if (draft.module.expert == all_experts) set_order(inventory, draft.module, main.shape);
   }
 }
 

@@ -27,9 +27,15 @@ void validate_module(Validation& validation, const Module& module) {
   if (validation.depth == Depth::weights) validate_code_values(validation, module);
   if (module.scheme.ggml_type) validate_gguf(validation, module);
   if (module.scheme.pre_quant_scale) validate_pre_quant_scale(validation, module);
-  if (module.scheme.producer == Producer::modelopt && module.scheme.weight == DType::f4_e2m1 &&
+  const bool four_bit = module.scheme.weight == DType::f4_e2m1 && module.scheme.scale;
+  if (four_bit && module.scheme.producer == Producer::modelopt && !module.transposed &&
       module.scheme.scale->has_global) {
     validate_nvfp4(validation, module);
+  } else if (four_bit) {
+    validate_fp4_factor(validation, module);
+  }
+  if (module.scheme.packing == Packing::words_row || module.scheme.weight == DType::i8) {
+    validate_integer_rows(validation, module);
   }
   if (is_integer_words(module.scheme.packing)) validate_integer(validation, module);
 }

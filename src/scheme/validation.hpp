@@ -34,6 +34,10 @@ void validate_pre_quant_scale(Validation& validation, const Module& module);
 void validate_powers_of_two(Validation& validation);
 // Scales of activations and of the key/value cache, which nothing uses.
 void validate_activation_scales(Validation& validation, const Module& module);
+// The second factor of NVFP4 codes of other producers.
+void validate_fp4_factor(Validation& validation, const Module& module);
+// Group numbers, zero points and the stored shape of integer codes along k.
+void validate_integer_rows(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.
 void validate_gguf(Validation& validation, const Module& module);
 // The largest scales of all experts, compared with each other.

@@ -32,6 +32,8 @@ constexpr Op ops[] = {
     {"per_tensor_dequantize", per_tensor_dequantize},
     {"convert_to_channelwise", convert_to_channelwise},
     {"requantize_with_max_scale", requantize_with_max_scale},
+    {"dequant_mxfp4", dequant_mxfp4},
+    {"dequant_mxfp4_gptoss", dequant_mxfp4_gptoss},
     {"dequant_gguf", dequant_gguf},
     {"dequant_q2_0", dequant_q2_0},
     {"quantize_gguf", quantize_gguf},

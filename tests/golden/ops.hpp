@@ -51,6 +51,9 @@ Result<Outputs> encode_fp16(const GoldenCase& golden_case);
 Result<Outputs> encode_chain_f16_e4m3(const GoldenCase& golden_case);
 Result<Outputs> encode_e2m1(const GoldenCase& golden_case);
 Result<Outputs> nf3_codebook(const GoldenCase& golden_case);
+// ops_mxfp4.cpp
+Result<Outputs> dequant_mxfp4(const GoldenCase& c);
+Result<Outputs> dequant_mxfp4_gptoss(const GoldenCase& c);
 // ops_layout.cpp
 Result<Outputs> b12x_nvfp4_scale_factor_table(const GoldenCase& c);
 Result<Outputs> b12x_permute_packed_scales(const GoldenCase& c);

@@ -213,14 +213,18 @@ TEST(IdentifyModelopt, FusedExpertsHoldThemAll) {
   EXPECT_EQ(found.find(0, Role::down_proj, all_experts)->scheme, nvfp4_scheme());
 }
 
-TEST(IdentifyModelopt, TransposedFusedExpertsAreRefusedByName) {
+TEST(IdentifyModelopt, FusedExpertsMayBeTransposed) {
   SmallCheckpoint small;
   const std::string module = "model.layers.0.feed_forward.experts.gate_up_proj";
   small.add(module, DType::u8, {2, 16, 48});  // [E, in/2, out]
   small.add(module + "_weight_scale", DType::f8_e4m3, {2, 2, 48}, {0x38});
   small.add_f32(module + "_weight_scale_2", {}, {1.0F});
-  EXPECT_THAT(identified(small).find(module)->unreadable,
-              HasSubstr("transposed fused experts [experts, in/2, out]"));
+  const Identified found = identified(small);
+  EXPECT_EQ(found.find(module)->unreadable, "");
+  EXPECT_TRUE(found.find(module)->transposed);
+  EXPECT_FALSE(found.find(module)->alternating);
+  EXPECT_EQ(found.find(module)->n, 48);
+  EXPECT_EQ(found.find(module)->k, 32);
 }
 
 struct OtherFormat {

@@ -53,7 +53,7 @@ TEST(IdentifyPlain, KeyScalesTablesAndBiasesAreNoQuantization) {
   EXPECT_EQ(found.find("model.layers.0.mlp.gate.e_score_correction_bias")->role, Role::router_bias);
 }
 
-TEST(IdentifyPlain, FusedExpertsAreReadableOnlyTheRightWayRound) {
+TEST(IdentifyPlain, FusedExpertsLieEitherWayRound) {
   const std::string gate_up = "model.layers.0.mlp.experts.gate_up_proj";
   SmallCheckpoint rows;
   rows.add_bf16(gate_up, {2, 48, 32}).file("config.json", SmallCheckpoint::config(""));
@@ -64,16 +64,28 @@ TEST(IdentifyPlain, FusedExpertsAreReadableOnlyTheRightWayRound) {
 
   SmallCheckpoint columns;
   columns.add_bf16(gate_up, {2, 32, 48}).file("config.json", SmallCheckpoint::config(""));
-  EXPECT_THAT(identified(columns).find(gate_up)->unreadable, HasSubstr("transposed"));
+  const Identified turned = identified(columns);
+  EXPECT_EQ(turned.find(gate_up)->unreadable, "");
+  EXPECT_TRUE(turned.find(gate_up)->transposed);
+  EXPECT_EQ(turned.find(gate_up)->n, 48);
+  EXPECT_EQ(turned.find(gate_up)->k, 32);
 
   // Square: only the family tells.
-  for (const auto& [type, says] :
-       {std::pair{"llama4_text", "transposed"}, {"gpt_oss", "interleaved"}, {"qwen3_5_moe", ""}}) {
+  struct Row {
+    const char* type;
+    bool transposed;
+    bool alternating;
+  };
+  for (const Row& row : {Row{"llama4_text", true, false}, Row{"gpt_oss", true, true},
+                         Row{"qwen3_5_moe", false, false}}) {
     SmallCheckpoint square;
     square.add_bf16(gate_up, {2, 32, 32});
     square.file("config.json",
-                std::string(R"({"hidden_size": 32, "model_type": ")") + type + "\"}");
-    EXPECT_THAT(identified(square).find(gate_up)->unreadable, HasSubstr(says)) << type;
+                std::string(R"({"hidden_size": 32, "model_type": ")") + row.type + "\"}");
+    const Identified one = identified(square);
+    EXPECT_EQ(one.find(gate_up)->unreadable, "") << row.type;
+    EXPECT_EQ(one.find(gate_up)->transposed, row.transposed) << row.type;
+    EXPECT_EQ(one.find(gate_up)->alternating, row.alternating) << row.type;
   }
 
   SmallCheckpoint unknown;
@@ -94,25 +106,6 @@ struct Named {
 
 TEST(IdentifyOthers, TensorsNameTheProducerWithOrWithoutAConfig) {
   const std::vector<Named> rows = {
-      {"",
-       {{"weight_packed", DType::i32, {16, 4}},
-        {"weight_scale", DType::bf16, {16, 1}},
-        {"weight_shape", DType::i64, {2}}},
-       Producer::compressed_tensors},
-      {"",
-       {{"weight_packed", DType::u8, {16, 16}},
-        {"weight_scale", DType::f8_e4m3, {16, 2}},
-        {"weight_global_scale", DType::f32, {1}}},
-       Producer::compressed_tensors},
-      {"", {{"weight", DType::i8, {16, 16}}, {"scale", DType::f8_e8m0, {16, 1}}}, Producer::mxfp4},
-      {"",
-       {{"blocks", DType::u8, {2, 16, 1, 16}}, {"scales", DType::u8, {2, 16, 1}}},
-       Producer::mxfp4},
-      {"quark",
-       {{"weight", DType::u8, {16, 16}},
-        {"weight_scale", DType::f8_e4m3, {16, 2}},
-        {"weight_scale_2", DType::f32, {}}},
-       Producer::quark},
       {"",
        {{"W_q", DType::u8, {8, 32}}, {"scale", DType::f16, {16}}, {"zero", DType::f16, {16}}},
        Producer::hqq},

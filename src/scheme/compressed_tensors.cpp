@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// compressed-tensors (llm-compressor), and what auto-round exports under its names.
+#include <fmt/format.h>
+
+#include "core/quote.hpp"
+#include "scheme/compressed_tensors_config.hpp"
+#include "scheme/fp4.hpp"
+#include "scheme/int8.hpp"
+#include "scheme/packed_rows.hpp"
+
+namespace fewbit {
+namespace {
+
+std::optional<DType> activation_of(const CtArgs& args) {
+  if (args.bits == 4) return args.floating ? DType::f4_e2m1 : DType::i4;
+  if (args.bits == 8) return args.floating ? DType::f8_e4m3 : DType::i8;
+  return std::nullopt;
+}
+
+std::string auto_round_type(const Declared& declared) {
+  for (const Declaration& one : declared.all) {
+    if (one.producer != Producer::auto_round) continue;
+    const Json* type = one.block->find("data_type");
+    if (type != nullptr && type->as_string() != nullptr) return *type->as_string();
+  }
+  return "";
+}
+
+class CtReader {
+ public:
+  CtReader(Inventory& inventory, std::optional<CtConfig> config)
+      : inventory_(inventory), config_(std::move(config)) {
+    const Declaration* first = inventory.declared.first();
+    if (first != nullptr && first->producer == Producer::auto_round) {
+      producer_ = Producer::auto_round;
+      auto_round_type_ = auto_round_type(inventory.declared);
+    }
+  }
+
+  void claim(Draft& draft) {
+    const TensorInfo* packed = packed_codes(draft);
+    if (is_sparse(draft)) {
+      refuse(draft, "a sparsity format of compressed-tensors is not readable");
+    } else if (packed != nullptr) {
+      claim_packed(draft, *packed);
+    } else if (config_ && is_int8(draft)) {
+      if (!refuse_all(draft, DType::i8)) claim_int8(draft, producer_, options(draft));
+    } else if (config_ && !config_->obstacle().empty() && is_fp8(draft)) {
+      refuse_all(draft, DType::f8_e4m3);
+    }
+  }
+
+ private:
+  static const TensorInfo* packed_codes(const Draft& draft) {
+    const TensorInfo* packed = draft.tensor("weight_packed");
+    return packed != nullptr ? packed : draft.tensor("packed");
+  }
+  static bool is_sparse(const Draft& draft) {
+    return draft.has("compressed") || draft.has("weight.compressed") ||
+           (packed_codes(draft) != nullptr && draft.has("meta"));
+  }
+  static bool is_int8(const Draft& draft) {
+    const TensorInfo* weight = draft.tensor("weight");
+    return weight != nullptr && weight->dtype == DType::i8 && draft.has("weight_scale") &&
+           !draft.has("weight_scale_2");
+  }
+  static bool is_fp8(const Draft& draft) {
+    const TensorInfo* weight = draft.tensor("weight");
+    return weight != nullptr && weight->dtype == DType::f8_e4m3;
+  }
+
+  void refuse(Draft& draft, std::string why, DType weight = DType::u4) const {
+    Scheme scheme;
+    scheme.producer = producer_;
+    scheme.weight = weight;
+    draft.refuse(scheme, std::move(why));
+  }
+
+  bool refuse_all(Draft& draft, DType weight) const {
+    if (!config_ || config_->obstacle().empty()) return false;
+    refuse(draft, config_->obstacle(), weight);
+    return true;
+  }
+
+  IntegerOptions options(const Draft& draft) const {
+    IntegerOptions out;
+    const CtGroup* group = config_ ? config_->group_of(draft.module) : nullptr;
+    // Of an ignored module that is quantized all the same, another group may tell.
+    if (group == nullptr && config_ && config_->groups().size() == 1) {
+      group = &config_->groups().front();
+    }
+    if (group == nullptr) return out;
+    if (group->activations) out.activation = activation_of(*group->activations);
+    if (!group->weights || group->weights->floating) return out;
+    out.bits = group->weights->bits;
+    out.group_size = group->weights->group_size;
+    out.act_order = group->weights->act_order;
+    out.symmetric = group->weights->symmetric;
+    return out;
+  }
+
+  void claim_packed(Draft& draft, const TensorInfo& packed) {
+    const bool words = packed.dtype == DType::i32 || packed.dtype == DType::u32;
+    if (refuse_all(draft, words ? DType::u4 : DType::f4_e2m1)) return;
+    if (words) {
+      claim_packed_rows(inventory_, draft, producer_, options(draft), shapes_);
+      return;
+    }
+    if (auto_round_type_.starts_with("mx_int")) {
+      refuse(draft, fmt::format("AutoRound data_type {} is not readable", quote(auto_round_type_)));
+      return;
+    }
+    claim_fp4(inventory_, draft, producer_, options(draft).activation);
+  }
+
+  Inventory& inventory_;
+  std::optional<CtConfig> config_;
+  Producer producer_ = Producer::compressed_tensors;
+  std::string auto_round_type_;
+  WeightShapes shapes_;
+};
+
+}  // namespace
+
+void claim_compressed_tensors(Inventory& inventory) {
+  const Declaration* first = inventory.declared.first();
+  // With an unknown method not even familiar names are sure.
+  if (first != nullptr && first->producer == Producer::unknown) return;
+  CtReader reader(inventory, CtConfig::read(inventory.declared));
+  for (Draft& draft : inventory.drafts) {
+    if (!draft.claimed) reader.claim(draft);
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/compressed_tensors_args.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/ascii.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::string_view known_keys[] = {
+    "num_bits", "type",     "symmetric", "group_size",  "strategy", "block_structure",
+    "dynamic",  "actorder", "observer",  "scale_dtype", "zp_dtype", "observer_kwargs"};
+
+void note(std::vector<Finding>& odd, const std::string& where, std::string_view key,
+          const Json& value, std::string_view expected) {
+  odd.push_back({Level::warning, "config-value", where, fmt::format("{} {}", key, value.dump()),
+                 std::string(expected)});
+}
+
+// nullptr when absent or null.
+const Json* value_of(const Json& args, std::string_view key) {
+  const Json* value = args.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::optional<std::int64_t> number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// [128, 128] or "128x128".
+std::optional<Granularity> block_of(const Json& value) {
+  std::optional<std::int64_t> rows;
+  std::optional<std::int64_t> cols;
+  if (const Json::Array* pair = value.as_array(); pair != nullptr && pair->size() == 2) {
+    rows = (*pair)[0].as_int64();
+    cols = (*pair)[1].as_int64();
+  } else if (const std::string* text = value.as_string()) {
+    const std::string_view view = *text;
+    const std::size_t x = view.find('x');
+    if (x == std::string_view::npos) return std::nullopt;
+    rows = number(view.substr(0, x));
+    cols = number(view.substr(x + 1));
+  }
+  if (!rows || !cols || *rows < 1 || *cols < 1) return std::nullopt;
+  return Granularity{*rows, *cols};
+}
+
+std::optional<ActOrder> act_order_of(const Json& value) {
+  if (const auto flag = value.as_bool()) return *flag ? ActOrder::group : ActOrder::none;
+  const std::string* text = value.as_string();
+  if (text == nullptr) return std::nullopt;
+  const std::string name = lower_ascii(*text);
+  if (name == "group" || name == "dynamic") return ActOrder::group;
+  if (name == "weight" || name == "static") return ActOrder::static_groups;
+  return std::nullopt;
+}
+
+CtArgs integers(int bits, std::optional<std::int64_t> group_size, bool symmetric = true) {
+  CtArgs args;
+  args.bits = bits;
+  args.group_size = group_size;
+  args.symmetric = symmetric;
+  return args;
+}
+
+CtArgs floats(int bits, std::optional<std::int64_t> group_size = std::nullopt) {
+  CtArgs args;
+  args.bits = bits;
+  args.floating = true;
+  args.group_size = group_size;
+  return args;
+}
+
+CtArgs float_blocks() {
+  CtArgs args = floats(8);
+  args.block = Granularity{128, 128};
+  return args;
+}
+
+// "W4A16" with any widths: groups of 128 below 8 bits, else a scale a row.
+std::optional<CtPreset> width_preset(std::string_view name) {
+  const std::size_t a = name.find('A');
+  if (!name.starts_with('W') || a == std::string_view::npos) return std::nullopt;
+  const auto weight = number(name.substr(1, a - 1));
+  const auto activation = number(name.substr(a + 1));
+  if (!weight || !activation || *weight < 1 || *weight > 8) return std::nullopt;
+  CtPreset preset{integers(static_cast<int>(*weight), std::nullopt), std::nullopt};
+  if (*weight < 8) preset.weights.group_size = 128;
+  if (*activation == 8 || *activation == 4) {
+    preset.activations = integers(static_cast<int>(*activation), std::nullopt);
+  } else if (*activation != 16) {
+    return std::nullopt;
+  }
+  return preset;
+}
+
+}  // namespace
+
+CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Finding>& odd) {
+  CtArgs out;
+  if (const Json* bits = value_of(args, "num_bits")) {
+    const auto value = bits->as_int64();
+    const bool known = value && *value >= 1 && *value <= 16;
+    if (known) out.bits = static_cast<int>(*value);
+    if (!known) note(odd, where, "num_bits", *bits, "1 to 16");
+  }
+  if (const Json* type = value_of(args, "type")) {
+    const std::string* text = type->as_string();
+    out.floating = text != nullptr && *text == "float";
+    if (text == nullptr || (*text != "float" && *text != "int")) {
+      note(odd, where, "type", *type, "\"int\" or \"float\"");
+    }
+  }
+  if (const Json* symmetric = value_of(args, "symmetric")) {
+    out.symmetric = symmetric->as_bool().value_or(true);
+  }
+  if (const Json* size = value_of(args, "group_size")) {
+    const auto value = size->as_int64();
+    if (value && *value > 0) out.group_size = *value;
+    if (!value || *value < -1 || *value == 0)
+      note(odd, where, "group_size", *size, "-1 or above 0");
+  }
+  if (const Json* block = value_of(args, "block_structure")) {
+    out.block = block_of(*block);
+    if (!out.block) note(odd, where, "block_structure", *block, "[rows, columns]");
+  }
+  if (const Json* order = value_of(args, "actorder")) {
+    const auto value = act_order_of(*order);
+    out.act_order = value.value_or(ActOrder::none);
+    if (!value) note(odd, where, "actorder", *order, "group, weight, dynamic, static or a boolean");
+  }
+  if (const Json::Object* members = args.as_object()) {
+    for (const auto& [key, value] : *members) {
+      const auto end = std::end(known_keys);
+      if (std::find(std::begin(known_keys), end, key) == end) {
+        note(odd, where, key, value, "a key of quantization arguments");
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<CtPreset> find_ct_preset(std::string_view name) {
+  std::string upper(name);
+  for (char& c : upper) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  const std::optional<CtArgs> none;
+  const std::pair<std::string_view, CtPreset> presets[] = {
+      {"W4A16_ASYM", {integers(4, 128, false), none}},
+      {"W8A16", {integers(8, std::nullopt), none}},
+      {"W8A8", {integers(8, std::nullopt), integers(8, std::nullopt)}},
+      {"INT8", {integers(8, std::nullopt), integers(8, std::nullopt)}},
+      {"W4AFP8", {integers(4, 128), floats(8)}},
+      {"FP8", {floats(8), floats(8)}},
+      {"FP8_DYNAMIC", {floats(8), floats(8)}},
+      {"FP8_BLOCK", {float_blocks(), floats(8)}},
+      {"NVFP4A16", {floats(4, 16), none}},
+      {"NVFP4", {floats(4, 16), floats(4, 16)}},
+      {"MXFP4A16", {floats(4, 32), none}},
+      {"MXFP4", {floats(4, 32), floats(4, 32)}},
+      {"MXFP8A16", {floats(8, 32), none}},
+      {"MXFP8", {floats(8, 32), floats(8, 32)}},
+  };
+  for (const auto& [known, preset] : presets) {
+    if (known == upper) return preset;
+  }
+  return width_preset(upper);
+}
+
+}  // namespace fewbit

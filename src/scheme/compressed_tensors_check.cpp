@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a compressed-tensors config and the tensors contradict each other. The tensors win.
+#include <fmt/format.h>
+
+#include "core/quote.hpp"
+#include "scheme/compressed_tensors_config.hpp"
+#include "scheme/finding_groups.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+// The format that writes such a scheme.
+std::string_view format_of(const Scheme& scheme) {
+  const bool e8m0 = scheme.scale && scheme.scale->dtype == DType::f8_e8m0;
+  if (scheme.packing == Packing::words_row) return "pack-quantized";
+  if (scheme.weight == DType::i8) return "int-quantized";
+  if (scheme.weight == DType::f4_e2m1) {
+    return e8m0 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
+  }
+  return e8m0 ? "mxfp8-quantized" : "float-quantized";
+}
+
+bool is_floating(DType dtype) { return dtype != DType::i8 && !dtype_name(dtype).starts_with("u"); }
+
+// The tensors outrank this config only as far as they are its own.
+class Check {
+ public:
+  Check(const Inventory& inventory, const CtConfig& config, FindingGroups& groups)
+      : inventory_(inventory), config_(config), groups_(groups) {}
+
+  void run(const Draft& draft) {
+    const Module& module = draft.module;
+    const bool quantized = module.scheme.producer == Producer::compressed_tensors;
+    if (!quantized && module.scheme.quantized()) return;
+    const CtGroup* group = config_.group_of(module);
+    const bool expected = group != nullptr && group->weights.has_value();
+    // Token-prediction layers behind the last one are rarely listed.
+    const bool extra_layer = inventory_.num_layers && module.layer >= *inventory_.num_layers;
+    if (quantized && !expected && !config_.groups().empty()) {
+      add(module, Level::warning, "config-excludes-quantized",
+          "quantized tensors: " + module.evidence,
+          config_.where() + " does not expect it to be quantized");
+    }
+    if (!quantized && expected && !extra_layer && is_projection(module.role)) {
+      // Routers are never quantized on purpose, and exports forget to list them.
+      const Level level = module.role == Role::router ? Level::info : Level::warning;
+      add(module, level, "config-expects-quantized", "plain tensors: " + module.evidence,
+          fmt::format("{} {} quantizes it and ignore does not list it", config_.where(),
+                      group->name));
+    }
+    if (quantized && expected && module.unreadable.empty()) compare(draft, *group);
+    if (quantized && draft.has("packed") && draft.has("scale")) {
+      add(module, Level::warning, "packed-experts-suspect",
+          "parts named _packed, _scale and _shape",
+          "names that loaders map; a release of llm-compressor wrote wrong values under these");
+    }
+  }
+
+ private:
+  void add(const Module& module, Level level, const char* rule, std::string found,
+           std::string expected) {
+    groups_.add(module.role, {level, rule, module.name, std::move(found), std::move(expected)});
+  }
+
+  void compare(const Draft& draft, const CtGroup& group) {
+    const Module& module = draft.module;
+    const Scheme& scheme = module.scheme;
+    const CtArgs& args = *group.weights;
+    const auto differs = [&](const char* rule, const std::string& says) {
+      add(module, Level::warning, rule,
+          fmt::format("{} {} says {}", config_.where(), group.name, says),
+          fmt::format("{}, as the tensors say", scheme_text(scheme)));
+    };
+    const std::string_view format = format_of(scheme);
+    if (!group.format.empty() && group.format != format && group.format != "naive-quantized") {
+      differs("config-format", "format " + quote(group.format));
+    }
+    const int bits = dtype_bits(scheme.weight);
+    if (args.bits != bits || args.floating != is_floating(scheme.weight)) {
+      differs("config-bits",
+              fmt::format("{} of {} bits", args.floating ? "float" : "int", args.bits));
+    }
+    const std::int64_t cols = scheme.scale->granularity.cols;
+    const bool grouped = scheme.scale->granularity.rows == 1 && cols > 0;
+    // One group a row is a scale a row.
+    const bool one = !grouped && args.group_size && *args.group_size >= module.k;
+    if (args.group_size && !one && args.group_size != (grouped ? cols : 0)) {
+      differs("config-group-size", fmt::format("group_size {}", *args.group_size));
+    }
+    if (draft.has("weight_g_idx") && args.act_order != ActOrder::group) {
+      differs("config-actorder", "no actorder of groups, but weight_g_idx is there");
+    }
+  }
+
+  const Inventory& inventory_;
+  const CtConfig& config_;
+  FindingGroups& groups_;
+};
+
+}  // namespace
+
+void check_compressed_tensors(Inventory& inventory) {
+  const auto config = CtConfig::read(inventory.declared);
+  if (!config) return;
+  std::vector<std::string_view> names;
+  names.reserve(inventory.drafts.size());
+  FindingGroups groups;
+  Check check(inventory, *config, groups);
+  for (const Draft& draft : inventory.drafts) {
+    names.push_back(draft.module.name);
+    check.run(draft);
+  }
+  for (Finding& finding : config->findings(names)) inventory.findings.push_back(std::move(finding));
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace fewbit

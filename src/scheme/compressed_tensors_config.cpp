@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/compressed_tensors_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/quote.hpp"
+#include "scheme/compressed_tensors_args.hpp"
+#include "scheme/name_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::string_view linear_classes[] = {"Linear", "LinearBase"};
+constexpr std::string_view embedding_classes[] = {"Embedding", "VocabParallelEmbedding"};
+constexpr std::string_view head_classes[] = {"ParallelLMHead"};
+
+template <std::size_t count>
+bool one_of(std::string_view text, const std::string_view (&list)[count]) {
+  return std::find(std::begin(list), std::end(list), text) != std::end(list);
+}
+
+// Classes begin with a capital letter; modules are lower case or dotted.
+bool is_class(std::string_view target) {
+  return !target.empty() && target[0] >= 'A' && target[0] <= 'Z' &&
+         target.find('.') == std::string_view::npos;
+}
+
+bool of_class(const Module& module, std::string_view name) {
+  switch (module.role) {
+    case Role::embedding:
+      return one_of(name, embedding_classes);
+    case Role::head:
+      return one_of(name, linear_classes) || one_of(name, head_classes);
+    case Role::norm:
+    case Role::router_bias:
+      return false;
+    default:
+      return one_of(name, linear_classes);
+  }
+}
+
+std::string string_of(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  return text != nullptr ? *text : std::string();
+}
+
+std::vector<std::string> strings_of(const Json* list) {
+  std::vector<std::string> out;
+  const Json::Array* items = list != nullptr ? list->as_array() : nullptr;
+  if (items == nullptr) return out;
+  for (const Json& item : *items) {
+    if (const std::string* text = item.as_string()) out.push_back(*text);
+  }
+  return out;
+}
+
+// A member that is there and says something: no null, no {}.
+const Json* filled(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  if (value == nullptr || value->is_null()) return nullptr;
+  const Json::Object* members = value->as_object();
+  return members != nullptr && members->empty() ? nullptr : value;
+}
+
+}  // namespace
+
+std::optional<CtConfig> CtConfig::read(const Declared& declared) {
+  for (const Declaration& declaration : declared.all) {
+    if (declaration.producer != Producer::compressed_tensors) continue;
+    CtConfig config;
+    config.where_ = declaration.where;
+    config.read_block(*declaration.block);
+    config.ignored_ = std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors),
+                                                    ignore_entries(declaration));
+    return config;
+  }
+  return std::nullopt;
+}
+
+void CtConfig::read_block(const Json& block) {
+  // Blocks of 2024 hold the quantization one level deeper.
+  const Json* inner = filled(block, "quantization_config");
+  const Json& root = inner != nullptr ? *inner : block;
+  format_ = string_of(root, "format");
+  if (const Json* groups = root.find("config_groups")) read_groups(*groups);
+  read_obstacles(block);
+  if (inner != nullptr) read_obstacles(root);
+  std::vector<PatternEntry> entries;
+  for (const auto& [target, group] : target_groups_) {
+    if (!is_class(target)) entries.push_back({target, where_ + ".config_groups"});
+  }
+  targets_ =
+      std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors), std::move(entries));
+}
+
+void CtConfig::read_groups(const Json& groups) {
+  const Json::Object* members = groups.as_object();
+  if (members == nullptr) return;
+  for (const auto& [name, value] : *members) read_group(name, value);
+}
+
+void CtConfig::read_group(const std::string& name, const Json& value) {
+  const std::string where = fmt::format("{}.config_groups.{}", where_, name);
+  CtGroup group;
+  group.name = name;
+  group.format = format_ == "mixed-precision" ? std::string() : format_;
+  std::vector<std::string> targets;
+  if (value.as_array() != nullptr) {
+    // A preset's name with its targets.
+    const auto preset = find_ct_preset(name);
+    if (!preset && name != "UNQUANTIZED") {
+      odd_.push_back({Level::warning, "config-value", where, quote(name), "a preset's name"});
+    }
+    if (preset) {
+      group.weights = preset->weights;
+      group.activations = preset->activations;
+    }
+    targets = strings_of(&value);
+  } else {
+    if (std::string own = string_of(value, "format"); !own.empty()) group.format = std::move(own);
+    if (const Json* weights = filled(value, "weights")) {
+      group.weights = read_ct_args(*weights, where + ".weights", odd_);
+    }
+    if (const Json* inputs = filled(value, "input_activations")) {
+      group.activations = read_ct_args(*inputs, where + ".input_activations", odd_);
+    }
+    targets = strings_of(value.find("targets"));
+  }
+  for (const std::string& target : targets) add_target(target, groups_.size());
+  groups_.push_back(std::move(group));
+}
+
+void CtConfig::add_target(const std::string& target, std::size_t group) {
+  const auto [at, is_new] = target_groups_.try_emplace(target, group);
+  if (!is_new && at->second != group) {
+    odd_.push_back(
+        {Level::warning, "config-target-twice", where_,
+         fmt::format("{} in {} and in another group", quote(target), groups_[at->second].name),
+         "one group a target; the first holds"});
+  }
+  const bool known = one_of(target, linear_classes) || one_of(target, embedding_classes) ||
+                     one_of(target, head_classes);
+  if (is_class(target) && !known) unknown_classes_.push_back(target);
+}
+
+void CtConfig::read_obstacles(const Json& block) {
+  if (const Json* transform = filled(block, "transform_config"); transform != nullptr) {
+    obstacle_ =
+        "transform_config: the weights are stored rotated, and without the inverse on the "
+        "activations they are not the model's";
+  }
+  const Json* sparsity = filled(block, "sparsity_config");
+  std::string sparse = sparsity != nullptr ? string_of(*sparsity, "format") : format_;
+  if (!sparse.starts_with("sparse") && sparse != "marlin-24") sparse = format_;
+  if (sparse.starts_with("sparse") || sparse == "marlin-24") {
+    obstacle_ = fmt::format("sparsity format {} is not readable", quote(sparse));
+  }
+}
+
+const CtGroup* CtConfig::group_of(const Module& module) const {
+  using Kind = ModuleRules::Verdict::Kind;
+  if (ignored_->judge(module.name).kind == Kind::whole) return nullptr;
+  if (const auto verdict = targets_->judge(module.name); verdict.kind == Kind::whole) {
+    return &groups_[target_groups_.at(verdict.entry->text)];
+  }
+  for (const auto& [target, group] : target_groups_) {
+    if (is_class(target) && of_class(module, target)) return &groups_[group];
+  }
+  return nullptr;
+}
+
+std::vector<Finding> CtConfig::findings(std::span<const std::string_view> modules) const {
+  std::vector<Finding> out = odd_;
+  for (Finding& finding : targets_->report(modules)) out.push_back(std::move(finding));
+  for (const std::string& name : unknown_classes_) {
+    out.push_back({Level::info, "config-target-class", where_, quote(name),
+                   "Linear, Embedding, or names of modules: files hold no classes"});
+  }
+  return out;
+}
+
+}  // namespace fewbit

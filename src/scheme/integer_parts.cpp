@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/integer_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/checked.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/scale_fit.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string text(const TensorInfo& info) {
+  return fmt::format("{} {}", dtype_name(info.dtype), shape_text(info.shape));
+}
+
+// Shape of one matrix's part behind the experts.
+Shape one_matrix(const Module& module, const Shape& shape) {
+  if (module.experts == 0 || shape.empty() || shape[0] != module.experts) return shape;
+  return Shape(shape.begin() + 1, shape.end());
+}
+
+std::string read_scale(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+  const Module& module = draft.module;
+  const TensorInfo* scale = integer_part(draft, "weight_scale");
+  if (scale == nullptr) return "codes without weight_scale";
+  if (scale->dtype != DType::f32 && scale->dtype != DType::f16 && scale->dtype != DType::bf16) {
+    return fmt::format("weight_scale {}, expected f32, f16 or bf16", text(*scale));
+  }
+  const ScaledMatrix matrix{module.experts, module.n, module.k};
+  std::optional<Granularity> declared;
+  if (options.group_size) declared = Granularity{1, *options.group_size};
+  const auto fit = fit_scale(matrix, scale->shape, declared);
+  if (!fit || fit->pieces > 1 || (fit->granularity.rows > 1 && fit->granularity.cols != 0)) {
+    return fmt::format(
+        "weight_scale {} for a matrix [{}, {}], expected one a tensor, a row or a {}", text(*scale),
+        module.n, module.k,
+        options.group_size ? fmt::format("group of {}", *options.group_size)
+                           : std::string("group of columns"));
+  }
+  scheme.scale = ScaleSpec{scale->dtype, fit->granularity};
+  return "";
+}
+
+// Zero points: i8 like the scales, or in words packed along n.
+std::string read_zero_points(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+  const Module& module = draft.module;
+  const TensorInfo* zero = integer_part(draft, "weight_zero_point");
+  if (zero == nullptr) {
+    return options.symmetric == false ? "symmetric is false, but weight_zero_point is missing" : "";
+  }
+  scheme.zero_points = true;
+  const Granularity& group = scheme.scale->granularity;
+  const std::int64_t rows = group.rows == 0 ? 1 : ceil_div(module.n, group.rows);
+  const std::int64_t cols = group.cols == 0 ? 1 : ceil_div(module.k, group.cols);
+  const Shape shape = one_matrix(module, zero->shape);
+  const Shape plain = {rows, cols};
+  const bool is_plain = shape == plain || (cols == 1 && shape == Shape{rows});
+  if (zero->dtype == DType::i8 && is_plain) return "";
+  const std::int64_t bits = dtype_bits(scheme.weight);
+  const auto row_bits = checked_mul(rows, bits);
+  const Shape packed = {row_bits ? ceil_div(*row_bits, std::int64_t{32}) : 0, cols};
+  if (zero->dtype == DType::i32 && shape == packed && scheme.packing == Packing::words_row)
+    return "";
+  return fmt::format("weight_zero_point {}, expected {}i8 {}", text(*zero),
+                     scheme.packing == Packing::words_row
+                         ? fmt::format("i32 {} (packed along rows) or ", shape_text(packed))
+                         : std::string(),
+                     shape_text(plain));
+}
+
+std::string read_act_order(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+  const Module& module = draft.module;
+  const TensorInfo* g_idx = integer_part(draft, "weight_g_idx");
+  if (g_idx == nullptr) {
+    if (options.act_order == ActOrder::group) {
+      return "actorder is group, but weight_g_idx is missing";
+    }
+    scheme.act_order = options.act_order;
+    return "";
+  }
+  scheme.act_order = ActOrder::group;
+  const Shape shape = one_matrix(module, g_idx->shape);
+  if (g_idx->dtype == DType::i32 && shape == Shape{module.k}) return "";
+  return fmt::format("weight_g_idx {}, expected i32 [{}]", text(*g_idx), module.k);
+}
+
+constexpr std::string_view known_suffixes[] = {
+    "weight",       "weight_packed",     "packed",          "weight_scale", "scale",
+    "weight_shape", "weight_zero_point", "shape",           "zero_point",   "weight_g_idx",
+    "g_idx",        "input_scale",       "input_zero_point"};
+
+std::string find_unknown(const Module& module) {
+  for (const Module::Part& part : module.parts) {
+    const auto end = std::end(known_suffixes);
+    const bool known = std::find(std::begin(known_suffixes), end, part.suffix) != end;
+    if (!known && is_quantization_suffix(part.suffix)) {
+      return fmt::format("{} beside integer codes: what it does to the weights is not known",
+                         part.suffix);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+const TensorInfo* integer_part(const Draft& draft, std::string_view suffix) {
+  const TensorInfo* found = draft.tensor(suffix);
+  constexpr std::string_view prefix = "weight_";
+  if (found != nullptr || !suffix.starts_with(prefix)) return found;
+  return draft.tensor(suffix.substr(prefix.size()));
+}
+
+std::string read_integer_parts(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+  if (std::string odd = find_unknown(draft.module); !odd.empty()) return odd;
+  if (std::string odd = read_scale(draft, options, scheme); !odd.empty()) return odd;
+  if (std::string odd = read_zero_points(draft, options, scheme); !odd.empty()) return odd;
+  return read_act_order(draft, options, scheme);
+}
+
+void claim_int8(Draft& draft, Producer producer, const IntegerOptions& options) {
+  Module& module = draft.module;
+  const TensorInfo& weight = *draft.tensor("weight");
+  Scheme scheme;
+  scheme.producer = producer;
+  scheme.weight = DType::i8;
+  scheme.activation = options.activation;
+  std::string odd;
+  if (weight.shape.size() == 2 || (weight.shape.size() == 3 && module.expert == all_experts)) {
+    module.n = weight.shape[weight.shape.size() - 2];
+    module.k = weight.shape.back();
+    if (weight.shape.size() == 3) module.experts = weight.shape[0];
+    odd = read_integer_parts(draft, options, scheme);
+  } else {
+    odd = fmt::format("weight {}, expected [rows, columns]", text(weight));
+  }
+  if (odd.empty()) {
+    draft.claim(scheme);
+  } else {
+    draft.refuse(scheme, std::move(odd));
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// AMD Quark. Its names are those of ModelOpt, so the config must say Quark. FP8 is read with that
+// of all other producers.
+#include <fmt/format.h>
+
+#include "core/checked.hpp"
+#include "core/quote.hpp"
+#include "scheme/fp4.hpp"
+#include "scheme/int8.hpp"
+
+namespace fewbit {
+namespace {
+
+// The activations' type that global_quant_config asks for.
+std::optional<DType> activation_of(const Json& block) {
+  const Json* global = block.find("global_quant_config");
+  const Json* inputs = global != nullptr ? global->find("input_tensors") : nullptr;
+  // A list describes several steps; the last one is the finest.
+  if (inputs != nullptr && inputs->as_array() != nullptr && !inputs->as_array()->empty()) {
+    inputs = &inputs->as_array()->front();
+  }
+  const Json* dtype = inputs != nullptr ? inputs->find("dtype") : nullptr;
+  const std::string* name = dtype != nullptr ? dtype->as_string() : nullptr;
+  if (name == nullptr) return std::nullopt;
+  if (name->ends_with("fp4")) return DType::f4_e2m1;
+  if (name->ends_with("fp8_e4m3")) return DType::f8_e4m3;
+  if (name->ends_with("fp8_e5m2")) return DType::f8_e5m2;
+  if (name->ends_with("int8")) return DType::i8;
+  return std::nullopt;
+}
+
+// Codes of 6 bits [.., n, 3k/4] with scales [.., n, k/32].
+bool is_mxfp6(const TensorInfo& weight, const TensorInfo& scale) {
+  if (weight.shape.size() < 2 || weight.shape.size() != scale.shape.size()) return false;
+  const auto bytes = checked_mul(scale.shape.back(), std::int64_t{24});
+  return bytes && *bytes == weight.shape.back();
+}
+
+void refuse(Draft& draft, DType weight, std::string why) {
+  Scheme scheme;
+  scheme.producer = Producer::quark;
+  scheme.weight = weight;
+  draft.refuse(scheme, std::move(why));
+}
+
+void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activation) {
+  const TensorInfo* weight = draft.tensor("weight");
+  const TensorInfo* scale = draft.tensor("weight_scale");
+  if (weight == nullptr || scale == nullptr) return;
+  if (weight->dtype == DType::i8) {
+    IntegerOptions options;
+    options.activation = activation;
+    claim_int8(draft, Producer::quark, options);
+  } else if (weight->dtype == DType::u8 && is_mxfp6(*weight, *scale)) {
+    refuse(draft, DType::f6_e3m2,
+           "Quark MXFP6: the order of the bits in its bytes is not published, so it is not read");
+  } else if (weight->dtype == DType::u8) {
+    claim_fp4(inventory, draft, Producer::quark, activation);
+  } else if (weight->dtype == DType::i32) {
+    refuse(
+        draft, DType::u4,
+        fmt::format("Quark integer words of shape {} are not readable", shape_text(weight->shape)));
+  }
+}
+
+}  // namespace
+
+void claim_quark(Inventory& inventory) {
+  const Declaration* first = inventory.declared.first();
+  if (first == nullptr || first->producer != Producer::quark) return;
+  const std::optional<DType> activation = activation_of(*first->block);
+  for (Draft& draft : inventory.drafts) {
+    if (!draft.claimed) claim(inventory, draft, activation);
+  }
+}
+
+}  // namespace fewbit

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AutoRound's exports of floats, in compressed-tensors' names and packing."""
+
+import copy
+
+import numpy as np
+from case import E2M1, pack_nibbles, random, spread
+from compressed_tensors import EXPERT, broken, case_of, fp4, fp8
+
+
+def config(data_type, bits=4, packing="auto_round:llm_compressor", **more):
+    return {
+        "quantization_config": {
+            "quant_method": "auto-round",
+            "bits": bits,
+            "sym": True,
+            "data_type": data_type,
+            "act_bits": 16,
+            "packing_format": packing,
+        }
+        | more
+    }
+
+
+def e5m3(byte):
+    exponent, mantissa = byte >> 3, byte & 7
+    normal = np.exp2(exponent - 15.0) * (1 + mantissa / 8)
+    return np.where(exponent == 0, np.exp2(-14.0) * mantissa / 8, normal)
+
+
+def second_version(rng, n, k):
+    """NVFP4 with e5m3 scales, which reach so far that they need no second factor."""
+    codes = rng.integers(0, 16, (n, k))
+    scales = rng.integers(1, 140, (n, k // 16))
+    parts = {"weight_packed": pack_nibbles(codes), "weight_scale": scales.astype(np.uint8)}
+    return parts, E2M1[codes] * spread(e5m3(scales), 1, 16, (n, k))
+
+
+def whole(name, settings, scheme, make):
+    rng = random(name)
+    modules = {f"{EXPERT}{part}_proj": make(rng, n, k) for part, n, k in [("gate", 48, 64), ("up", 48, 64), ("down", 64, 64)]}
+    return case_of(name, modules, settings, scheme)
+
+
+def mx(rng, n, k):
+    return fp4(rng, n, k, mx=True)
+
+
+def cases():
+    mx_config = config("mx_fp", group_size=32)
+    yield whole("auto-round-mxfp4", mx_config, "AutoRound MXFP4", mx)
+    yield whole("auto-round-nvfp4", config("nv_fp", group_size=16), "AutoRound NVFP4", fp4)
+    settings = config("nvfp4_v2", packing="auto_round:llm_compressor_nvfp4_e5m3", group_size=16)
+    yield whole("auto-round-nvfp4-v2", settings, "AutoRound NVFP4", second_version)
+    settings = config("fp8_e4m3", 8, "auto_round:fp8_static", group_size=-1, fmt="e4m3")
+    yield whole("auto-round-fp8", settings, "AutoRound FP8", lambda rng, n, k: fp8(rng, n, k, "channel"))
+    integer = whole("auto-round-mx-int4", config("mx_int4", group_size=32), "AutoRound", mx)
+    case = broken("auto-round-mx-int", ("module-unreadable",), lambda *_: None, copy.deepcopy(integer))
+    case.name = "auto-round-fault-mx-int4"
+    yield case

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""compressed-tensors: integers in words along the rows, NVFP4 with a divisor, MXFP4, INT8, FP8."""
+
+import copy
+
+import numpy as np
+from case import E2M1, Case, bf16, e4m3, pack_nibbles, random, spread
+
+EXPERT = "model.layers.0.mlp.experts.0."
+LINEAR = ["Linear"]
+
+
+def config(weights, kind="pack-quantized", inputs=None, ignore=("lm_head",), targets=LINEAR):
+    return {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": kind,
+            "quantization_status": "compressed",
+            "ignore": list(ignore),
+            "config_groups": {
+                "group_0": {"targets": list(targets), "weights": weights, "input_activations": inputs},
+            },
+        }
+    }
+
+
+def args(bits=4, **more):
+    return {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32} | more
+
+
+def floats(bits, **more):
+    return {"num_bits": bits, "type": "float", "symmetric": True} | more
+
+
+def pack_words(codes, bits):
+    """[n, k] codes to [n, ceil(k * bits / 32)] words, low bits first, over the ends of words."""
+    n, k = codes.shape
+    stream = np.unpackbits(codes.astype(np.uint8)[..., None], axis=-1, bitorder="little")[..., :bits]
+    stream = np.pad(stream.reshape(n, k * bits), ((0, 0), (0, -(k * bits) % 32)))
+    return np.packbits(stream, axis=-1, bitorder="little").view("<i4")
+
+
+class Integers:
+    """One matrix as tensors, and its values. `group` 0: a scale a row; None: one for all."""
+
+    def __init__(self, rng, n, k, bits=4, group=32, dtype=bf16, zeros=None, order=False):
+        half = 1 << (bits - 1)
+        self.codes = rng.integers(-half, half, (n, k))
+        columns = -(-k // group) if group else 1
+        rows = 1 if group is None else n
+        self.scales = dtype(np.exp2(rng.uniform(-6, 2, (rows, columns))))
+        self.zero = rng.integers(-half, half, (rows, columns)) if zeros else np.zeros((rows, columns), int)
+        of_column = np.arange(k) // (group or k)
+        if order:
+            of_column = rng.permutation(of_column)
+        wide = self.scales.astype(np.float64)
+        row = 0 if rows == 1 else slice(None)
+        self.values = (self.codes - self.zero[row][..., of_column]) * wide[row][..., of_column]
+        packed = pack_words(self.codes + half, bits)
+        self.parts = {
+            "weight_packed": packed,
+            "weight_scale": self.scales.reshape(-1) if group is None else self.scales,
+            "weight_shape": np.array([n, k], np.int64),
+        }
+        if zeros == "packed":
+            self.parts["weight_zero_point"] = np.ascontiguousarray(pack_words(self.zero.T + half, bits).T)
+        if zeros == "plain":
+            self.parts["weight_zero_point"] = self.zero.astype(np.int8)
+        if order:
+            self.parts["weight_g_idx"] = of_column.astype(np.int32)
+
+
+def case_of(name, modules, settings, scheme, **more):
+    """modules: name -> (parts, values)."""
+    tensors, values = {}, {}
+    for module, (parts, matrix) in modules.items():
+        tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
+        values[f"{module}.weight"] = matrix
+    tensors["model.norm.weight"] = bf16(np.ones(64))
+    return Case(name, tensors, settings, {}, dict.fromkeys(modules, scheme), values, **more)
+
+
+def integers(name, settings=None, scheme="compressed-tensors INT4", shape=(48, 64), **more):
+    rng = random(name)
+    n, k = shape
+    modules = {}
+    for projection, rows, columns in [("gate", n, k), ("up", n, k), ("down", k, n)]:
+        matrix = Integers(rng, rows, columns, **more)
+        modules[f"{EXPERT}{projection}_proj"] = (matrix.parts, matrix.values)
+    return case_of(name, modules, settings or config(args()), scheme)
+
+
+def fp4(rng, n, k, mx=False):
+    codes = rng.integers(0, 16, (n, k))
+    if mx:
+        bytes_ = rng.integers(100, 129, (n, -(-k // 32))).astype(np.uint8)
+        scales = np.exp2(bytes_.astype(np.float64) - 127)
+        return {"weight_packed": pack_nibbles(codes), "weight_scale": bytes_}, E2M1[codes] * spread(scales, 1, 32, (n, k))
+    scales = e4m3(np.exp2(rng.uniform(-5, 5, (n, k // 16))))
+    divisor = np.float32(rng.uniform(500, 4000))
+    # The reciprocal, and its product with the scale, are rounded to f32.
+    scale = (scales.astype(np.float32) * (np.float32(1) / divisor)).astype(np.float64)
+    parts = {
+        "weight_packed": pack_nibbles(codes),
+        "weight_scale": scales,
+        "weight_global_scale": np.array([divisor], np.float32),
+    }
+    return parts, E2M1[codes] * spread(scale, 1, 16, (n, k))
+
+
+NVFP4 = floats(4, strategy="tensor_group", group_size=16)
+MXFP4 = floats(4, strategy="group", group_size=32, scale_dtype="torch.uint8")
+
+
+def four_bit_floats(name, settings, scheme, **more):
+    rng = random(name)
+    modules = {}
+    for projection, n, k in [("gate", 48, 64), ("up", 48, 64), ("down", 64, 48 + 16)]:
+        modules[f"{EXPERT}{projection}_proj"] = fp4(rng, n, k, **more)
+    return case_of(name, modules, settings, scheme)
+
+
+def int8(name, zeros=False, group=0, dtype=np.float32, kind="int-quantized"):
+    rng = random(name)
+    matrix = Integers(rng, 48, 64, 8, group, dtype, "plain" if zeros else None)
+    matrix.parts.pop("weight_packed")
+    matrix.parts.pop("weight_shape")
+    matrix.parts["weight"] = matrix.codes.astype(np.int8)
+    strategy = {"strategy": "channel", "group_size": None} if group == 0 else {"strategy": "tensor", "group_size": None}
+    settings = config(args(8, symmetric=not zeros, **strategy), kind, inputs=args(8, strategy="token", group_size=None, dynamic=True))
+    return case_of(name, {f"{EXPERT}up_proj": (matrix.parts, matrix.values)}, settings, "compressed-tensors INT8")
+
+
+def fp8(rng, n, k, granularity):
+    codes = e4m3(rng.uniform(-400, 400, (n, k)))
+    if granularity == "mx":
+        scale = rng.integers(90, 120, (n, k // 32)).astype(np.uint8)
+        wide = spread(np.exp2(scale.astype(np.float64) - 127), 1, 32, (n, k))
+    else:
+        shape = {"tensor": (1, 1), "channel": (n, 1), "block": (-(-n // 128), -(-k // 128))}[granularity]
+        scale = bf16(np.exp2(rng.uniform(-8, 0, shape)))
+        rows, cols = {"tensor": (0, 0), "channel": (1, 0), "block": (128, 128)}[granularity]
+        wide = spread(scale.astype(np.float64), rows, cols, (n, k))
+    if granularity == "tensor":
+        scale = scale.reshape(1)
+    return {"weight": codes, "weight_scale": scale}, codes.astype(np.float64) * wide
+
+
+def fp8_case(granularity):
+    name = f"ct-fp8-{granularity}"
+    weights = {
+        "tensor": floats(8, strategy="tensor"),
+        "channel": floats(8, strategy="channel"),
+        "block": floats(8, strategy="block", block_structure=[128, 128]),
+        "mx": floats(8, strategy="group", group_size=32, scale_dtype="torch.uint8"),
+    }[granularity]
+    kind = "mxfp8-quantized" if granularity == "mx" else "float-quantized"
+    module = fp8(random(name), 144, 160, granularity)
+    scheme = "compressed-tensors MXFP8" if granularity == "mx" else "compressed-tensors FP8"
+    return case_of(name, {f"{EXPERT}up_proj": module}, config(weights, kind), scheme)
+
+
+def mixed():
+    """The group's own format and width outrank those of the whole block."""
+    name = "ct-mixed-precision"
+    rng = random(name)
+    four, eight = Integers(rng, 48, 64), Integers(rng, 64, 64, bits=8, group=0)
+    modules = {
+        f"{EXPERT}up_proj": fp4(rng, 48, 64),
+        f"{EXPERT}gate_proj": fp4(rng, 48, 64),
+        f"{EXPERT}down_proj": (four.parts, four.values),
+        "model.layers.0.self_attn.q_proj": fp8(rng, 64, 64, "channel"),
+        "model.layers.0.self_attn.o_proj": (eight.parts, eight.values),
+    }
+    settings = config(NVFP4, "mixed-precision", targets=[r"re:.*experts.*\.(gate|up)_proj$"])
+    groups = settings["quantization_config"]["config_groups"]
+    groups["group_0"]["format"] = "nvfp4-pack-quantized"
+    groups["group_1"] = {
+        "targets": [EXPERT + "down_proj"],
+        "weights": args(),
+        "format": "pack-quantized",
+    }
+    groups["group_2"] = {
+        "targets": ["Linear"],
+        "weights": floats(8, strategy="channel"),
+        "format": "float-quantized",
+    }
+    groups["group_3"] = {
+        "targets": ["re:model.layers.*o_proj"],
+        "weights": args(8, strategy="channel", group_size=None),
+        "format": "pack-quantized",
+    }
+    case = case_of(name, modules, settings, "compressed-tensors")
+    case.schemes |= {
+        f"{EXPERT}up_proj": "NVFP4",
+        f"{EXPERT}down_proj": "INT4",
+        "model.layers.0.self_attn.q_proj": "FP8",
+        "model.layers.0.self_attn.o_proj": "INT8",
+    }
+    return case
+
+
+def published(name, turned=False):
+    """Two formats and a layer in 16 bits, by regular expressions alone; the order says nothing."""
+    rng = random(name)
+    groups = {
+        "group_0": {
+            "format": "float-quantized",
+            "targets": [r"re:.*self_attn\.(q|k|v|o)_proj$"],
+            "weights": floats(8, strategy="channel"),
+        },
+        "group_1": {
+            "format": "nvfp4-pack-quantized",
+            "targets": [r"re:.*experts\.\d+\.(gate|up|down)_proj$"],
+            "weights": NVFP4,
+        },
+    }
+    if turned:
+        groups = dict(reversed(groups.items()))
+    block = {
+        "quant_method": "compressed-tensors",
+        "format": "mixed-precision",
+        "config_groups": groups,
+        "ignore": ["lm_head", r"re:.*mlp\.gate$", r"re:.*layers\.2\..*"],
+    }
+    modules = {f"{EXPERT}{part}_proj": fp4(rng, 64, 64) for part in ("gate", "up", "down")}
+    modules |= {f"model.layers.0.self_attn.{part}_proj": fp8(rng, 64, 64, "channel") for part in "qkvo"}
+    case = case_of(name, modules, {"quantization_config": block}, "compressed-tensors")
+    for module in ("layers.0.mlp.gate", "layers.2.mlp.gate", "layers.2.mlp.experts.0.up_proj", "layers.2.self_attn.q_proj"):
+        plain = bf16(rng.uniform(-1, 1, (4 if module.endswith("gate") else 64, 64)))
+        case.tensors[f"model.{module}.weight"] = plain
+        case.schemes[f"model.{module}"] = "bf16"
+        case.values[f"model.{module}.weight"] = plain.astype(np.float64)
+    case.schemes |= {f"{EXPERT}up_proj": "NVFP4", "model.layers.0.self_attn.q_proj": "FP8"}
+    # The layer between and the other projections of layer 2 are left out.
+    case.warnings = ("experts-missing", "layers-missing", "fused-schemes-differ", "experts-differ")
+    return case
+
+
+def stacked(name, rename, warnings=()):
+    """All experts of a layer in one tensor a projection."""
+    rng = random(name)
+    experts = "model.layers.0.mlp.experts."
+    tensors, values = {}, {}
+    for projection, n, k in [("gate_up", 64, 64), ("down", 64, 32)]:
+        each = [Integers(rng, n, k) for _ in range(3)]
+        module = f"{experts}{projection}_proj"
+        for suffix in each[0].parts:
+            tensors[rename(module, suffix)] = np.stack([matrix.parts[suffix] for matrix in each])
+        values[f"{module}.weight"] = np.stack([matrix.values for matrix in each])
+    settings = config(args(), targets=["re:.*experts.*"])
+    settings["hidden_size"] = 64
+    schemes = {f"{experts}gate_up_proj": "INT4", f"{experts}down_proj": "INT4"}
+    return Case(name, tensors, settings, {}, schemes, values, warnings=warnings)
+
+
+def without_config(case, name):
+    out = copy.deepcopy(case)
+    out.name = name
+    out.config = {}
+    return out
+
+
+def good():
+    yield integers("ct-int4-group")
+    yield integers("ct-int4-f16-scales", dtype=np.float16)
+    yield integers("ct-int4-asym-packed-zeros", config(args(symmetric=False)), zeros="packed", shape=(44, 64))
+    yield integers("ct-int4-asym-plain-zeros", config(args(symmetric=False)), zeros="plain")
+    yield integers("ct-int4-actorder-group", config(args(actorder="group")), order=True)
+    yield integers("ct-int4-actorder-true-asym", config(args(actorder=True, symmetric=False)), order=True, zeros="packed")
+    yield integers("ct-int4-actorder-weight", config(args(actorder="weight")))
+    yield integers("ct-int4-short-last-group", config(args(group_size=128)), group=128, shape=(176, 208))
+    yield integers("ct-int4-channel", config(args(strategy="channel", group_size=-1)), group=0, shape=(20, 36))
+    yield integers("ct-int4-tensor", config(args(strategy="tensor", group_size=None)), group=None)
+    yield integers("ct-int8-channel", config(args(8, strategy="channel", group_size=None)), "compressed-tensors INT8", bits=8, group=0)
+    yield integers("ct-int8-asym", config(args(8, symmetric=False)), "compressed-tensors INT8", bits=8, zeros="packed")
+    for bits in (2, 3, 5, 6, 7):
+        settings = config(args(bits, symmetric=False))
+        yield integers(f"ct-int{bits}-over-words", settings, "compressed-tensors", bits=bits, zeros="packed", shape=(44, 52))
+    unset = integers("ct-int4-g-idx-unset")
+    unset.tensors[f"{EXPERT}up_proj.weight_g_idx"] = np.full(64, -1, np.int32)
+    unset.warnings = ("config-actorder",)
+    yield unset
+    zeros = integers("ct-int4-old-zero-points-of-zero")
+    for name, scale in list(zeros.tensors.items()):
+        if name.endswith("weight_scale"):
+            zeros.tensors[name.replace("scale", "zero_point")] = np.zeros(scale.shape, np.int8)
+    yield zeros
+    yield without_config(integers("ct-int4-of-no-config"), "ct-int4-without-config")
+    yield stacked("ct-int4-stacked", lambda module, suffix: f"{module}.{suffix}")
+    yield stacked("ct-int4-stacked-underscores", lambda module, suffix: f"{module}_{suffix.removeprefix('weight_')}", ("packed-experts-suspect",))
+
+    preset = integers("ct-preset-name", group=32)
+    preset.config["quantization_config"]["config_groups"] = {"W4A16": LINEAR}
+    preset.warnings = ("config-group-size",)
+    yield preset
+    old = integers("ct-compression-config")
+    old.config = {"compression_config": old.config["quantization_config"]}
+    yield old
+    nested = integers("ct-compression-config-nested")
+    inner = nested.config["quantization_config"]
+    nested.config = {"compression_config": {"quant_method": "compressed-tensors", "quantization_config": inner, "sparsity_config": {"format": "dense"}}}
+    yield nested
+
+    yield four_bit_floats("ct-nvfp4", config(NVFP4, "nvfp4-pack-quantized", floats(4, strategy="tensor_group", group_size=16, dynamic="local")), "compressed-tensors NVFP4")
+    yield four_bit_floats("ct-nvfp4-weight-only", config(NVFP4, "nvfp4-pack-quantized"), "compressed-tensors NVFP4")
+    yield four_bit_floats("ct-nvfp4-without-groups", {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}}, "compressed-tensors NVFP4")
+    yield without_config(four_bit_floats("ct-nvfp4-of-no-config", {}, "compressed-tensors NVFP4"), "ct-nvfp4-without-config")
+    yield four_bit_floats("ct-mxfp4", config(MXFP4, "mxfp4-pack-quantized"), "compressed-tensors MXFP4", mx=True)
+    yield int8("ct-int8-bytes-channel")
+    yield int8("ct-int8-bytes-tensor", group=None)
+    yield int8("ct-int8-bytes-asym", zeros=True, dtype=bf16)
+    yield int8("ct-naive-int8", kind="naive-quantized")
+    for granularity in ("tensor", "channel", "block", "mx"):
+        yield fp8_case(granularity)
+    yield mixed()
+    yield published("ct-mixed-published")
+    yield published("ct-mixed-published-turned", turned=True)
+
+
+def broken(name, rules, change, case=None):
+    case = case or integers(f"ct-fault-{name}")
+    case.name = f"ct-fault-{name}"
+    case.faults = rules
+    case.schemes = {}
+    change(case.tensors, case.config.get("quantization_config", {}))
+    return case
+
+
+UP = f"{EXPERT}up_proj."
+
+
+def asymmetric():
+    return integers("ct-asymmetric", config(args(symmetric=False)), zeros="plain")
+
+
+def ordered():
+    return integers("ct-ordered", config(args(actorder="group")), order=True)
+
+
+def nvfp4():
+    return four_bit_floats("ct-nv", config(NVFP4, "nvfp4-pack-quantized"), "")
+
+
+def mxfp4():
+    return four_bit_floats("ct-mx", config(MXFP4, "mxfp4-pack-quantized"), "", mx=True)
+
+
+def put(suffix, value):
+    return lambda tensors, _: tensors.update({UP + suffix: value(tensors.get(UP + suffix))})
+
+
+def drop(suffix):
+    return lambda tensors, _: tensors.pop(UP + suffix)
+
+
+def drop_all(suffix):
+    def change(tensors, _):
+        for name in [name for name in tensors if name.endswith(suffix)]:
+            del tensors[name]
+
+    return change
+
+
+def changed(array, index, value):
+    array = np.array(array)
+    array[index] = value
+    return array
+
+
+def faults():
+    unreadable = ("module-unreadable",)
+    yield broken("scale-missing", unreadable, drop("weight_scale"))
+    yield broken("packed-missing", ("scale-without-weight",), drop("weight_packed"))
+    yield broken("scale-shape", unreadable, put("weight_scale", lambda scale: scale[:, :1].repeat(3, 1)))
+    yield broken("scale-dtype", unreadable, put("weight_scale", lambda scale: scale.astype(np.int32)))
+    yield broken("zero-points-missing", unreadable, drop("weight_zero_point"), asymmetric())
+    yield broken("zero-points-shape", unreadable, put("weight_zero_point", lambda zero: zero[:, :1]), asymmetric())
+    yield broken("zero-points-range", ("zero-point-range",), put("weight_zero_point", lambda zero: changed(zero, (3, 1), 9)), asymmetric())
+    yield broken("g-idx-missing", unreadable, drop("weight_g_idx"), ordered())
+    yield broken("g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), ordered())
+    yield broken("g-idx-negative", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, -1)), ordered())
+    yield broken("g-idx-shape", unreadable, put("weight_g_idx", lambda index: index[:-1]), ordered())
+    yield broken("shape-stale", ("weight-shape-differs",), put("weight_shape", lambda _: np.array([96, 64], np.int64)))
+    yield broken("shape-missing", unreadable, drop_all("weight_shape"), integers("ct-channel", config(args(strategy="channel", group_size=None)), group=0))
+    yield broken("words", unreadable, put("weight_packed", lambda packed: packed[:, :-1]))
+    yield broken("unknown-part", unreadable, put("weight_amax", lambda _: np.float32(1)))
+
+    def say(**changes):
+        def change(_, block):
+            block["config_groups"]["group_0"]["weights"].update(changes)
+
+        return change
+
+    yield broken("bits", ("config-bits",), say(num_bits=8))
+    yield broken("group-size", ("config-group-size",), say(group_size=16))
+    yield broken("unknown-key", ("config-value",), say(colour="red"))
+    yield broken("actorder", ("config-actorder",), say(actorder=None), ordered())
+    yield broken("format", ("config-format",), lambda _, block: block.update(format="nvfp4-pack-quantized"))
+    yield broken("ignored", ("config-excludes-quantized",), lambda _, block: block["ignore"].append("re:.*up_proj"))
+
+    def plain_layer(tensors, _):
+        tensors["model.layers.0.self_attn.q_proj.weight"] = bf16(np.ones((64, 64)))
+
+    def nowhere(_, block):
+        block["config_groups"]["group_1"] = {"targets": ["re:.*vision.*"], "weights": args()}
+
+    yield broken("target-nowhere", ("pattern-unmatched",), nowhere)
+    yield broken("plain", ("config-expects-quantized",), plain_layer)
+    yield broken("rotated", unreadable, lambda _, block: block.update(transform_config={"config_groups": {"R1": {"type": "hadamard"}}}))
+    yield broken("sparse", unreadable, lambda _, block: block.update(sparsity_config={"format": "sparse-24-bitmask"}))
+
+    def bitmask(tensors, _):
+        for suffix, array in {
+            "compressed": bf16(np.ones((48, 32))),
+            "bitmask": np.ones((48, 8), np.uint8),
+            "shape": np.array([48, 64], np.int64),
+        }.items():
+            tensors["model.layers.0.mlp.shared_expert.up_proj." + suffix] = array
+
+    yield broken("bitmask", unreadable, bitmask)
+    yield broken("marlin-24", unreadable, put("meta", lambda _: np.zeros((8, 8), np.int16)))
+    yield broken("divisor-zero", ("global-scale-zero",), put("weight_global_scale", lambda _: np.zeros(1, np.float32)), nvfp4())
+    yield broken("divisor-nan", ("global-scale-value",), put("weight_global_scale", lambda _: np.full(1, np.nan, np.float32)), nvfp4())
+    yield broken("divisor-is-factor", ("global-scale-direction",), put("weight_global_scale", lambda value: 1 / value), nvfp4())
+    yield broken("divisor-shape", ("global-scale-shape",), put("weight_global_scale", lambda value: np.repeat(value, 2)), nvfp4())
+    yield broken("divisor-missing", unreadable, drop("weight_global_scale"), nvfp4())
+    yield broken("fp4-columns", unreadable, put("weight_scale", lambda scale: scale[:, :3]), nvfp4())
+    yield broken("mx-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), 255)), mxfp4())
+    yield broken("nv-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)), nvfp4())
+    yield broken("nv-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)), nvfp4())
+    yield broken("int-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)))
+    yield broken("int-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)))
+
+
+def cases():
+    yield from good()
+    yield from faults()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MXFP4 as models are released in it: gpt-oss (blocks, gate and up rows in turn, biases) and
+DeepSeek-V4 (I8 bytes), and e2m1 experts stored the other way round."""
+
+import ml_dtypes
+import numpy as np
+from case import E2M1, Case, bf16, e4m3, pack_nibbles, random, spread
+
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 64,
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"],
+    },
+}
+EXPERTS = "model.layers.0.mlp.experts."
+
+
+def mxfp4(rng, shape):
+    """Codes, scale bytes and values of [..., n, k]."""
+    codes = rng.integers(0, 16, shape)
+    scales = rng.integers(100, 129, (*shape[:-1], -(-shape[-1] // 32))).astype(np.uint8)
+    values = E2M1[codes] * spread(np.exp2(scales.astype(np.float64) - 127), 1, 32, shape)
+    return codes, scales, values
+
+
+def gpt_oss(name, config=None, scale_type=np.uint8):
+    rng = random(name)
+    tensors, values = {}, {}
+    for projection, n, k in [("gate_up", 2 * 96, 64), ("down", 64, 96)]:
+        module = f"{EXPERTS}{projection}_proj"
+        codes, scales, plain = mxfp4(rng, (3, n, k))
+        values[module] = plain.swapaxes(1, 2)  # as transformers holds them in 16 bits
+        tensors[f"{module}_blocks"] = pack_nibbles(codes).reshape(3, n, k // 32, 16)
+        tensors[f"{module}_scales"] = scales.view(scale_type)
+        tensors[f"{module}_bias"] = bf16(rng.uniform(-1, 1, (3, n)))
+    tensors["model.layers.0.mlp.router.weight"] = bf16(rng.uniform(-1, 1, (3, 64)))
+    tensors["model.layers.0.mlp.router.bias"] = bf16(rng.uniform(-1, 1, 3))
+    tensors["model.layers.0.self_attn.q_proj.weight"] = bf16(rng.uniform(-1, 1, (64, 64)))
+    schemes = {f"{EXPERTS}gate_up_proj": "MXFP4", f"{EXPERTS}down_proj": "MXFP4", "model.layers.0.mlp.router": "bf16"}
+    return Case(name, tensors, GPT_OSS if config is None else config, {}, schemes, values)
+
+
+def deepseek(name, config=None):
+    rng = random(name)
+    tensors, values, schemes = {}, {}, {}
+    for projection, n, k in [("w1", 48, 64), ("w3", 48, 64), ("w2", 64, 96)]:
+        module = f"layers.3.ffn.experts.0.{projection}"
+        codes, scales, values[f"{module}.weight"] = mxfp4(rng, (n, k))
+        tensors[f"{module}.weight"] = pack_nibbles(codes).view(np.int8)
+        tensors[f"{module}.scale"] = scales.view(ml_dtypes.float8_e8m0fnu)
+        schemes[module] = "MXFP4"
+    block = {
+        "quant_method": "fp8",
+        "fmt": "e4m3",
+        "scale_fmt": "ue8m0",
+        "weight_block_size": [128, 128],
+        "activation_scheme": "dynamic",
+    }
+    config = {"quantization_config": block, "expert_dtype": "fp4"} if config is None else config
+    return Case(name, tensors, config, {}, schemes, values)
+
+
+def transposed(name, model_type, quantized=("gate_up", "down")):
+    """ModelOpt NVFP4 of experts that are [experts, in, out] in the 16-bit model."""
+    rng = random(name)
+    tensors, values = {}, {}
+    for projection, n, k in [("gate_up", 96, 64), ("down", 64, 48)]:
+        module = f"{EXPERTS.replace('mlp', 'feed_forward')}{projection}_proj"
+        codes = rng.integers(0, 16, (3, n, k))
+        scales = e4m3(np.exp2(rng.uniform(-5, 5, (3, n, k // 16))))
+        factor = np.float32(rng.uniform(0.001, 0.1))
+        scale = (scales.astype(np.float32) * factor).astype(np.float64)
+        plain = E2M1[codes] * spread(scale, 1, 16, (3, n, k))
+        tensors[module] = np.ascontiguousarray(pack_nibbles(codes).swapaxes(1, 2))
+        tensors[f"{module}_weight_scale"] = np.ascontiguousarray(scales.swapaxes(1, 2))
+        tensors[f"{module}_weight_scale_2"] = factor
+        values[module] = plain.swapaxes(1, 2)
+    config = {
+        "model_type": model_type,
+        "hidden_size": 64,
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]},
+    }
+    return Case(name, tensors, config, {}, dict.fromkeys(values, "ModelOpt NVFP4"), values)
+
+
+def good():
+    yield gpt_oss("mxfp4-gpt-oss")
+    yield gpt_oss("mxfp4-gpt-oss-e8m0-type", scale_type=ml_dtypes.float8_e8m0fnu)
+    yield gpt_oss("mxfp4-gpt-oss-without-config", config={"model_type": "gpt_oss", "hidden_size": 64})
+    yield deepseek("mxfp4-deepseek-v4")
+    yield deepseek("mxfp4-deepseek-v4-without-config", config={})
+    yield transposed("nvfp4-transposed-llama4", "llama4")
+    yield transposed("nvfp4-transposed-gpt-oss", "gpt_oss")
+
+
+def broken(name, rules, change, case=None):
+    case = case or gpt_oss(f"mxfp4-fault-{name}")
+    case.name = f"mxfp4-fault-{name}"
+    case.faults, case.schemes = rules, {}
+    change(case.tensors)
+    return case
+
+
+def faults():
+    unreadable = ("module-unreadable",)
+    down = f"{EXPERTS}down_proj_"
+
+    def put(suffix, value):
+        return lambda tensors: tensors.update({down + suffix: value(tensors[down + suffix])})
+
+    def nan(scales):
+        scales = np.array(scales)
+        scales[1, 2, 0] = 255
+        return scales
+
+    yield broken("scales-missing", unreadable, lambda tensors: tensors.pop(down + "scales"))
+    yield broken("blocks-missing", ("scale-without-weight",), lambda tensors: tensors.pop(down + "blocks"))
+    yield broken("scales-shape", unreadable, put("scales", lambda scales: scales[:, :, :-1]))
+    yield broken("experts", unreadable, put("scales", lambda scales: scales[:-1]))
+    yield broken("scales-type", unreadable, put("scales", lambda scales: scales.astype(np.float16)))
+    yield broken("blocks-of-8", unreadable, put("blocks", lambda blocks: blocks[..., :8]))
+    yield broken("scale-nan", ("scale-nan",), put("scales", nan))
+    deep = deepseek("mxfp4-fault")
+    yield broken("deepseek-scale-shape", unreadable, lambda t: t.update({"layers.3.ffn.experts.0.w2.scale": t["layers.3.ffn.experts.0.w2.scale"][:, :2]}), deep)
+    says_fp8 = deepseek("mxfp4-fault")
+    says_fp8.config = {**says_fp8.config, "expert_dtype": "fp8"}
+    yield broken("expert-dtype", ("config-expert-dtype",), lambda t: None, says_fp8)
+
+
+def cases():
+    yield from good()
+    yield from faults()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMD Quark: MXFP4, NVFP4 with a bf16 factor, FP8, INT8; MXFP6 is named and refused."""
+
+import numpy as np
+from case import E2M1, Case, bf16, e4m3, pack_nibbles, random, spread
+from mxfp4 import mxfp4
+
+UP = "model.layers.0.mlp.experts.0.up_proj"
+
+
+def config(weight, inputs=None):
+    return {
+        "quantization_config": {
+            "quant_method": "quark",
+            "global_quant_config": {"weight": weight, "input_tensors": inputs, "output_tensors": None, "bias": None},
+            "layer_quant_config": {},
+            "layer_type_quant_config": {},
+            "exclude": ["lm_head"],
+            "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
+        }
+    }
+
+
+def spec(dtype, scheme, **more):
+    return {"dtype": dtype, "qscheme": scheme, "symmetric": True, "is_dynamic": False} | more
+
+
+MX = spec("fp4", "per_group", group_size=32, ch_axis=-1, scale_format="e8m0")
+NV = [spec("fp4", "per_group", group_size=16, ch_axis=-1), spec("fp8_e4m3", "per_tensor")]
+
+
+def one(name, parts, values, settings, scheme, **more):
+    tensors = {f"{UP}.{suffix}": part for suffix, part in parts.items()}
+    return Case(name, tensors, settings, {}, {UP: scheme}, {f"{UP}.weight": values}, **more)
+
+
+def microscaling(name, inputs=None, extra=None):
+    codes, scales, values = mxfp4(random(name), (48, 64))
+    parts = {"weight": pack_nibbles(codes), "weight_scale": scales} | (extra or {})
+    return one(name, parts, values, config(MX, inputs), "Quark MXFP4")
+
+
+def nvfp4(name, kind):
+    rng = random(name)
+    codes = rng.integers(0, 16, (48, 64))
+    scales = e4m3(np.exp2(rng.uniform(-5, 5, (48, 4))))
+    factor = np.asarray(rng.uniform(0.001, 0.1)).astype(kind(0).dtype)
+    scale = (scales.astype(np.float32) * factor.astype(np.float32)).astype(np.float64)
+    parts = {
+        "weight": pack_nibbles(codes),
+        "weight_scale": scales,
+        "weight_scale_2": factor,
+        "input_scale_2": np.float32(0.01),
+    }
+    return one(name, parts, E2M1[codes] * spread(scale, 1, 16, (48, 64)), config(NV, NV), "Quark NVFP4")
+
+
+def fp8(name, shape, cols):
+    rng = random(name)
+    codes = e4m3(rng.uniform(-400, 400, (48, 64)))
+    scale = np.exp2(rng.uniform(-8, 0, shape)).astype(np.float32)
+    wide = np.broadcast_to(scale.reshape(-1, 1) if shape else scale, (48, 64)).astype(np.float64)
+    weight = spec("fp8_e4m3", cols)
+    parts = {"weight": codes, "weight_scale": scale, "input_scale": np.float32(0.1)}
+    return one(name, parts, codes.astype(np.float64) * wide, config(weight, weight), "Quark FP8")
+
+
+def int8(name, shape):
+    rng = random(name)
+    codes = rng.integers(-128, 128, (48, 64)).astype(np.int8)
+    scale = np.exp2(rng.uniform(-8, 0, shape)).astype(np.float32)
+    wide = np.broadcast_to(scale.reshape(-1, 1) if shape else scale, (48, 64)).astype(np.float64)
+    weight = spec("int8", "per_channel" if shape else "per_tensor")
+    return one(name, {"weight": codes, "weight_scale": scale}, codes * wide, config(weight), "Quark INT8")
+
+
+def mxfp6(name):
+    rng = random(name)
+    parts = {
+        "weight": rng.integers(0, 256, (48, 48)).astype(np.uint8),
+        "weight_scale": rng.integers(110, 140, (48, 2)).astype(np.uint8),
+    }
+    settings = config(spec("fp6_e3m2", "per_group", group_size=32, scale_format="e8m0"))
+    case = one(name, parts, np.zeros((48, 64)), settings, "Quark MXFP6", faults=("module-unreadable",))
+    return case
+
+
+def broken(name, rules, change, case=None):
+    case = case or microscaling(f"quark-fault-{name}")
+    case.name = f"quark-fault-{name}"
+    case.faults, case.schemes = rules, {}
+    change(case.tensors)
+    return case
+
+
+def cases():
+    yield microscaling("quark-mxfp4")
+    yield microscaling("quark-mxfp4-fp8-inputs", spec("fp8_e4m3", "per_tensor"), {"input_scale": np.float32(0.1)})
+    yield nvfp4("quark-nvfp4-f32", np.float32)
+    yield nvfp4("quark-nvfp4-bf16", bf16)
+    yield fp8("quark-fp8-tensor", (), "per_tensor")
+    yield fp8("quark-fp8-channel", (48,), "per_channel")
+    yield int8("quark-int8-tensor", ())
+    yield int8("quark-int8-channel", (48,))
+    yield mxfp6("quark-mxfp6")
+    unreadable = ("module-unreadable",)
+    yield broken("scale-missing", unreadable, lambda t: t.pop(UP + ".weight_scale"))
+    yield broken("scale-shape", unreadable, lambda t: t.update({UP + ".weight_scale": t[UP + ".weight_scale"][:-1]}))
+    yield broken("factor-missing", unreadable, lambda t: t.pop(UP + ".weight_scale_2"), nvfp4("quark-nv", np.float32))
+    yield broken("unknown-part", unreadable, lambda t: t.update({UP + ".qzeros": np.zeros(4, np.int32)}))
+    yield broken("int8-scale-shape", unreadable, lambda t: t.update({UP + ".weight_scale": np.ones(5, np.float32)}), int8("quark-i8", ()))
+
+    def contradict(name, rules, **changes):
+        case = broken(name, rules, lambda t: None)
+        case.config["quantization_config"] |= changes
+        return case
+
+    yield contradict("excluded", ("config-excludes-quantized",), exclude=["lm_head", "re:.*up_proj"])
+    other = {"weight": spec("fp8_e4m3", "per_tensor"), "input_tensors": None}
+    yield contradict("dtype", ("config-algorithm",), global_quant_config=other)
+    gate = bf16(np.ones((48, 64)))
+    yield broken("plain", ("config-expects-quantized",), lambda t: t.update({UP.replace("up", "gate") + ".weight": gate}))
