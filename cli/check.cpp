@@ -11,6 +11,7 @@
 #include "layer_problem.hpp"
 #include "memory_plan.hpp"
 #include "model/families/family.hpp"
+#include "select/select.hpp"
 #include "splits.hpp"
 #include "table.hpp"
 
@@ -46,21 +47,22 @@ void add_findings(std::vector<Finding>& all, std::span<const Finding> more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// A family that can be run, or why there is none.
-Result<ModelConfig> runnable_config(const Checkpoint& checkpoint) {
-  FEWBIT_TRY(ModelConfig config, read_model_config(checkpoint));
-  FEWBIT_TRY(find_family(config, (checkpoint.directory() / "config.json").string()));
-  return config;
+// What fewbit can't run is no fault of the checkpoint.
+void add_not_runnable(Report& report, const Error& error) {
+  report.config_error = error.message();
+  report.findings.push_back(
+      {Level::info, "model-not-runnable", error.where, error.what, "a model that fewbit can run"});
 }
 
 void add_config_error(Report& report, const Error& error) {
+  if (error.code == ErrorCode::unsupported) return add_not_runnable(report, error);
   report.config_error = error.message();
   // Without a config it may be no language model at all; a GGUF file never has one.
   const Level level = report.checkpoint.gguf_metadata() != nullptr ? Level::info
                       : error.code == ErrorCode::not_found         ? Level::warning
                                                                    : Level::error;
   report.findings.push_back(
-      {level, "config-unreadable", error.where, error.what, "a model that can be run"});
+      {level, "config-unreadable", error.where, error.what, "a config that describes the model"});
 }
 
 void add_layer_error(Report& report, const Error& error) {
@@ -69,21 +71,30 @@ void add_layer_error(Report& report, const Error& error) {
       {Level::error, "layer-not-runnable", error.where, error.what, "experts that can be run"});
 }
 
+void add_no_backend(Report& report) {
+  report.layer_error = "no backend can run the experts";
+  report.findings.push_back({Level::info, "layer-not-runnable", "experts",
+                             "no backend for them on this machine: see the table below",
+                             "one; `fewbit convert` writes weights that every backend runs"});
+}
+
 // What can run the experts; a checkpoint that can't be run is still worth a page.
 void describe_layer(Report& report) {
-  auto config = runnable_config(report.checkpoint);
+  auto config = read_model_config(report.checkpoint);
   if (!config) return add_config_error(report, config.error());
   report.config = *config;
+  const auto family =
+      find_family(*config, (report.checkpoint.directory() / "config.json").string());
+  if (!family) add_not_runnable(report, family.error());
   auto layer = first_moe_layer(report.checkpoint, report.identified, *config, DType::bf16);
   if (!layer) return add_layer_error(report, layer.error());
   const auto device = detect_cpu();
   if (!device) return add_layer_error(report, device.error());
-  auto selection = select_backend(layer->problem, *device);
-  if (selection) {
-    report.selection = *std::move(selection);
-  } else {
-    add_layer_error(report, selection.error());
-  }
+  auto selection = examine_backends(layer->problem, *device);
+  if (!selection) return add_layer_error(report, selection.error());
+  const auto choice = select_backend(layer->problem, *device);
+  report.selection = choice ? *choice : *std::move(selection);
+  if (!choice) add_no_backend(report);
   report.layer = *std::move(layer);
 }
 
@@ -110,7 +121,7 @@ void describe_memory(Report& report) {
 }
 
 bool is_runnable(const Report& report) {
-  return report.config.has_value() && report.layer_error.empty() &&
+  return report.config.has_value() && report.config_error.empty() && report.layer_error.empty() &&
          std::none_of(report.findings.begin(), report.findings.end(),
                       [](const Finding& f) { return f.level == Level::error; });
 }
@@ -154,9 +165,8 @@ void print_head(const Report& report) {
       table.add({"experts", fmt::format("{} of intermediate {}, {} a token", m.num_experts,
                                         m.moe_intermediate_size, m.router.top_k)});
     }
-  } else {
-    table.add({"model", "not runnable: " + report.config_error});
   }
+  if (!report.config_error.empty()) table.add({"not runnable", report.config_error});
   print_out("{}\n", table.text(0));
 }
 

@@ -53,7 +53,7 @@ static Json error_json(const char* code, const std::string& what, const std::str
 }
 
 void print_error(const Error& error, bool json) {
-  print_err("error: {}\n", printable_line(error.message()));
+  print_err("error: {}\n", printable(error.message()));
   if (json) print_json(error_json(error_code_name(error.code), error.what, error.where));
 }
 

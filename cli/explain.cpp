@@ -2,10 +2,13 @@
 // fewbit explain DIR: the backend table of a layer: chosen, refused, every reason.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "command.hpp"
 #include "layer_problem.hpp"
+#include "select/select.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -35,19 +38,33 @@ std::string check_device(const std::string& text) {
   return device ? "" : device.error().message();
 }
 
+// A forced backend that refuses is worth its own words; for the rest there is the table.
+std::string way_out(const Error& error, const Selection& selection) {
+  const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
+                                    [](const Candidate& c) { return c.refusals.empty(); });
+  if (possible) return "error: " + printable(error.message()) + "\n";
+  return "error: no backend can run it; `fewbit convert DIR -o OUT --to bf16` writes weights that "
+         "every backend runs\n";
+}
+
 Result<int> run_explain(const Options& options) {
   FEWBIT_TRY(const MoeProblem problem, problem_of(options));
   FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
-  FEWBIT_TRY(const Selection selection, select_backend(problem, device, {options.backend}));
+  FEWBIT_TRY(Selection selection, examine_backends(problem, device));
+  const auto choice = select_backend(problem, device, {options.backend});
+  if (choice) selection = *choice;
   if (options.json) {
     Json out = selection_json(selection);
     out.set("layer", problem.where);
     out.set("device", device.name);
+    if (!choice) out.set("error", choice.error().message());
     print_json(out);
   } else {
     print_out("{}", explain(problem, device, selection));
+    std::fflush(stdout);
   }
-  return exit_fine;
+  if (!choice && !options.json) print_err("{}", way_out(choice.error(), selection));
+  return choice ? exit_fine : exit_failure;
 }
 
 }  // namespace

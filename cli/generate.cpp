@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "model_options.hpp"
+#include "progress.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -91,9 +92,17 @@ Result<int> run_generate(Options& options) {
   if (!prompt) return Error{prompt.error().code, prompt.error().what, "--prompt"};
   StreamPrinter printer(loaded.tokenizer, options.prompt);
   if (!options.json) {
-    options.generate.on_token = [&printer](std::int32_t id) { return printer.print(id); };
+    options.generate.on_token = [&printer](std::int32_t id) {
+      return printer.print(id) && !was_interrupted();
+    };
+  } else {
+    options.generate.on_token = [](std::int32_t) { return !was_interrupted(); };
   }
   FEWBIT_TRY(const Generation g, generate(loaded.model, *prompt, options.generate));
+  if (was_interrupted()) {
+    printer.finish();
+    return Error{ErrorCode::cancelled, "stopped by a signal", "generate"};
+  }
   if (options.json) {
     FEWBIT_TRY(const Json out, generation_json(options, loaded, g));
     print_json(out);

@@ -2,6 +2,7 @@
 #include "progress.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +18,7 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void note_interrupt(int /*signal*/) { interrupted = 1; }
 
-// The first signal cancels the work, which cleans up; a second one ends the program at once.
-void catch_interrupts() {
+void install_handlers() {
   struct sigaction action {};
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
@@ -30,7 +30,19 @@ std::string amount(Unit unit, double value) {
   return fmt::format("{:.0f} tokens", value);
 }
 
+int terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+// What stands around the bar.
+constexpr int text_columns = 50;
+
 }  // namespace
+
+void catch_interrupts() { install_handlers(); }
+
+bool was_interrupted() { return interrupted != 0; }
 
 ProgressBar::ProgressBar(std::string label, Unit unit)
     : label_(std::move(label)),
@@ -41,24 +53,31 @@ ProgressBar::ProgressBar(std::string label, Unit unit)
   catch_interrupts();
 }
 
-ProgressBar::~ProgressBar() {
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::clear() {
   if (drawn_) print_err("\r\033[K");
+  drawn_ = false;
 }
 
 bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   if (interrupted != 0) return false;
   const Clock::time_point now = Clock::now();
-  if (!enabled_ || total == 0 || now - last_ < std::chrono::milliseconds(100)) return true;
+  if (done >= total) clear();  // what comes next may go to the same terminal
+  if (!enabled_ || done >= total || total == 0 || now - last_ < std::chrono::milliseconds(100))
+    return true;
   last_ = now;
   drawn_ = true;
-  constexpr int width = 28;
+  const int width = std::clamp(terminal_columns() - text_columns, 0, 28);
   const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const auto filled = static_cast<int>(share * width);
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-  const double left = rate > 0 ? static_cast<double>(total - std::min(done, total)) / rate : 0;
-  print_err("\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} %  {}/s  {:.0f} s left", label_, "", filled, "",
-            width - filled, share * 100, amount(unit_, rate), left);
+  print_err("\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} %  {}/s", label_, "", filled, "", width - filled,
+            share * 100, amount(unit_, rate));
+  // The first pieces tell little of the rest.
+  if (seconds > 1 && rate > 0)
+    print_err("  {:.0f} s left", static_cast<double>(total - done) / rate);
   std::fflush(stderr);
   return true;
 }

@@ -10,6 +10,11 @@
 
 namespace fewbit::cli {
 
+// From here on the first SIGINT, SIGTERM or SIGHUP cancels the work, which cleans up; a second one
+// ends the program at once.
+void catch_interrupts();
+bool was_interrupted();
+
 enum class Unit { bytes, tokens };
 
 class ProgressBar {
@@ -25,6 +30,8 @@ class ProgressBar {
   ProgressFn callback();
 
  private:
+  void clear();
+
   using Clock = std::chrono::steady_clock;
   std::string label_;
   Unit unit_;

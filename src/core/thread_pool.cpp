@@ -54,7 +54,9 @@ class SerialExecutor final : public Executor {
 };
 
 // `threads` - 1 workers and the calling thread. Part p of a run of `count` tasks on `parts` threads
-// is the indices [count * p / parts, count * (p + 1) / parts).
+// is the indices [count * p / parts, count * (p + 1) / parts), and thread p's own. What a worker
+// has not begun when the caller is done with its own part, the caller does: a worker that the
+// system keeps waiting holds up nobody.
 class ThreadPool final : public Executor {
  public:
   ThreadPool(int threads, int spins) : slots_(static_cast<std::size_t>(threads)), spins_(spins) {}
@@ -88,6 +90,7 @@ class ThreadPool final : public Executor {
     for (int part = 1; part < parts; ++part) signal(part);
     inside_task = true;
     run_part(0);
+    help(parts);
     inside_task = false;
     int left = unfinished_.load(std::memory_order_acquire);
     while (left != 0) {
@@ -106,6 +109,7 @@ class ThreadPool final : public Executor {
   // One a cache line, so that waking a worker does not disturb the others.
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> signals = 0;
+    std::atomic<std::uint32_t> taken = 0;  // the last signal whose part somebody runs
   };
 
   Slot& slot(int part) { return slots_[static_cast<std::size_t>(part)]; }
@@ -114,6 +118,29 @@ class ThreadPool final : public Executor {
   void signal(int part) {
     slot(part).signals.fetch_add(1, std::memory_order_release);
     slot(part).signals.notify_one();
+  }
+
+  // Whether the caller of this function is the one to run the part of the last signal. The job
+  // can't change before that part is done; one who comes late for an older signal takes nothing.
+  bool take(int part) {
+    const std::uint32_t signal = slot(part).signals.load(std::memory_order_acquire);
+    std::uint32_t before = signal - 1;
+    return slot(part).taken.compare_exchange_strong(before, signal, std::memory_order_acq_rel);
+  }
+
+  void run_taken(int part) {
+    run_part(part);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+  }
+
+  // A worker that is awake gets a moment to begin its own part, whose data its cache may hold.
+  void help(int parts) {
+    for (int i = 0; i < spins_ && unfinished_.load(std::memory_order_acquire) != 0; ++i) {
+      relax_cpu();
+    }
+    for (int part = 1; part < parts; ++part) {
+      if (take(part)) run_taken(part);
+    }
   }
 
   void run_part(int part) {
@@ -128,10 +155,9 @@ class ThreadPool final : public Executor {
     std::uint32_t seen = 0;
     while (true) {
       wait_while_equal(slot(part).signals, seen, spins_);
-      ++seen;
+      seen = slot(part).signals.load(std::memory_order_acquire);
       if (stopping_.load(std::memory_order_relaxed)) return;
-      run_part(part);
-      if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+      if (take(part)) run_taken(part);
     }
   }
 

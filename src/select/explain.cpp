@@ -67,9 +67,9 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
   for (const Candidate& candidate : selection.candidates) {
     text += candidate_text(candidate, selection);
   }
-  fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
   const Backend* backend = find_backend(selection.chosen);
-  if (backend == nullptr) return text;
+  if (backend == nullptr) return text + "no backend can run it\n";
+  fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
   text += "variants\n";
   for (const std::int64_t tokens : {1, 16, 512}) {
     fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", tokens,

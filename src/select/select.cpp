@@ -65,14 +65,20 @@ Result<std::string> choose(const std::vector<Candidate>& candidates, const Force
 }
 
 template <class Problem>
-Result<Selection> select(const Problem& problem, const DeviceInfo& device,
-                         const SelectOptions& options) {
+Result<Selection> examine(const Problem& problem, const DeviceInfo& device) {
   FEWBIT_TRY(check_problem(problem));
   Selection selection;
   for (const Backend* backend : all_backends()) {
     selection.candidates.push_back(
         {.backend = backend->name, .refusals = refusals_of(*backend, problem, device)});
   }
+  return selection;
+}
+
+template <class Problem>
+Result<Selection> select(const Problem& problem, const DeviceInfo& device,
+                         const SelectOptions& options) {
+  FEWBIT_TRY(Selection selection, examine(problem, device));
   const Forced forced = forced_backend(options);
   FEWBIT_TRY(selection.chosen, choose(selection.candidates, forced, problem.where));
   selection.forced = !forced.backend.empty();
@@ -138,6 +144,10 @@ const char* reason_name(Reason reason) {
       return "routing";
   }
   return "unknown";
+}
+
+Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device) {
+  return examine(problem, device);
 }
 
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,

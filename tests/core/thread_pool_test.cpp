@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,25 +44,33 @@ TEST(ThreadPool, ManySmallRunsSeeEachOthersWrites) {
   EXPECT_EQ(values, std::vector<int>(16, 6000));
 }
 
+// Tasks that wait for each other need a thread each.
 TEST(ThreadPool, UsesItsThreadsAndTheCaller) {
   const auto pool = pool_of(3);
-  std::vector<std::thread::id> ids(3);
-  parallel_for(*pool, 3,
-               [&](int i) { ids[static_cast<std::size_t>(i)] = std::this_thread::get_id(); });
-  EXPECT_EQ(std::set<std::thread::id>(ids.begin(), ids.end()).size(), 3U);
-  EXPECT_EQ(ids[0], std::this_thread::get_id());
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread::id> ids(3);
+    std::latch all(3);
+    parallel_for(*pool, 3, [&](int i) {
+      ids[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+      all.arrive_and_wait();
+    });
+    EXPECT_EQ(std::set<std::thread::id>(ids.begin(), ids.end()).size(), 3U);
+    EXPECT_EQ(ids[0], std::this_thread::get_id());
+  }
 }
 
-TEST(ThreadPool, KeepsTheSameIndexOnTheSameThread) {
-  const auto pool = pool_of(4);
-  const auto owners = [&] {
-    std::vector<std::thread::id> ids(37);
-    parallel_for(*pool, 37,
-                 [&](int i) { ids[static_cast<std::size_t>(i)] = std::this_thread::get_id(); });
-    return ids;
-  };
-  const std::vector<std::thread::id> first = owners();
-  EXPECT_EQ(owners(), first);
+// Whoever runs it, and however late a worker is: each index once, and none after the run.
+TEST(ThreadPool, EachIndexRunsOnceInEachOfManyShortRuns) {
+  const auto pool = pool_of(8);
+  std::vector<int> runs(37);
+  for (int round = 1; round <= 3000; ++round) {
+    const int count = 1 + round % 37;
+    std::fill(runs.begin(), runs.end(), 0);
+    parallel_for(*pool, count, [&](int i) { ++runs[static_cast<std::size_t>(i)]; });
+    for (int i = 0; i < 37; ++i) {
+      ASSERT_EQ(runs[static_cast<std::size_t>(i)], i < count ? 1 : 0) << "round " << round;
+    }
+  }
 }
 
 TEST(ThreadPool, ANestedRunCompletes) {

@@ -90,6 +90,7 @@ TEST(Select, ForcedBackendIsUsed) {
 TEST(Select, ForcedBackendIsRefusedWithEveryUnmetNeed) {
   MoeProblem problem = good_problem();
   problem.down = unreadable_scheme();
+  problem.down.pre_quant_scale = true;
   problem.activation_dtype = DType::i8;
   const auto selection = select_backend(problem, gpu(90), {.backend = "reference"});
   ASSERT_FALSE(selection);
@@ -97,7 +98,8 @@ TEST(Select, ForcedBackendIsRefusedWithEveryUnmetNeed) {
   EXPECT_THAT(selection.error().message(),
               AllOf(HasSubstr("layer 7: backend reference can't run it: "),
                     HasSubstr("device: needs a CPU, has CUDA device some GPU"),
-                    HasSubstr("weight: needs down in"), HasSubstr(scheme_text(problem.down)),
+                    HasSubstr("weight: needs down without a scale for the activations"),
+                    HasSubstr(scheme_text(problem.down)),
                     HasSubstr("dtype: needs activations in bf16, f16 or f32, has i8"),
                     Not(HasSubstr("gate and up"))));
 }

@@ -12,11 +12,13 @@ namespace fewbit {
 
 class RowReader {
  public:
-  explicit RowReader(const QuantizedTensor& tensor) : unit_(tensor), global_(tensor.global_scale) {
+  explicit RowReader(const QuantizedTensor& tensor) : unit_(tensor) {
+    if (!tensor.offsets.view.bytes.empty()) return;  // these are no part of the product
+    global_ = tensor.global_scale;
     unit_.global_scale = 1.0F;
   }
 
-  // Row `row` without the global scale, exact in f32; out holds k elements.
+  // Row `row` without the global scale, as dequantize_rows() gives it; out holds k elements.
   Result<void> read(std::int64_t row, std::span<float> out) const {
     return dequantize_rows(unit_, row, out);
   }
@@ -27,12 +29,14 @@ class RowReader {
   const QuantizedTensor& tensor() const { return unit_; }
   // Size of the codes and scales.
   std::uint64_t bytes() const {
-    return unit_.codes.view.bytes.size() + unit_.scales.view.bytes.size();
+    return unit_.codes.view.bytes.size() + unit_.scales.view.bytes.size() +
+           unit_.zero_points.view.bytes.size() + unit_.offsets.view.bytes.size() +
+           unit_.g_idx.view.bytes.size();
   }
 
  private:
   QuantizedTensor unit_;
-  double global_;
+  double global_ = 1;
 };
 
 // Sum of a[i] * b[i] in double; products of two f32 are exact there. Eight partial sums, so that

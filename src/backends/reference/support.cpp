@@ -10,14 +10,8 @@ bool is_16_or_32_bit(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
 }
 
-// What dequantize_rows can read.
-bool readable(const Scheme& scheme) {
-  if (scheme.zero_points || scheme.pre_quant_scale || scheme.act_order != ActOrder::none)
-    return false;
-  if (!scheme.scale) return is_16_or_32_bit(scheme.weight);
-  return scheme.weight == DType::f4_e2m1 && scheme.scale->dtype == DType::f8_e4m3 &&
-         scheme.scale->granularity == Granularity{.rows = 1, .cols = 16};
-}
+// dequantize_rows() reads every canonical matrix; but it is given no vector for the activations.
+bool readable(const Scheme& scheme) { return !scheme.pre_quant_scale; }
 
 void check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind == DeviceKind::cpu) return;
@@ -26,10 +20,9 @@ void check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
 
 void check_weight(const char* which, const Scheme& scheme, std::vector<Refusal>& refusals) {
   if (readable(scheme)) return;
-  refusals.push_back(
-      {Reason::weight,
-       std::string(which) + " in bf16, f16, f32, or e2m1 with an e4m3 scale a group of 16",
-       scheme_text(scheme)});
+  refusals.push_back({Reason::weight,
+                      std::string(which) + " without a scale for the activations (pre_quant_scale)",
+                      scheme_text(scheme)});
 }
 
 void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals) {
@@ -69,7 +62,8 @@ std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceI
 
 const Backend reference_backend{
     .name = "reference",
-    .summary = "every readable scheme, activation and shape, in double",
+    .summary =
+        "every readable scheme without pre_quant_scale, every activation and shape, in double",
     .layout = "row_major",
     .built_for = "generic",
     .moe_refusals = reference::moe_refusals,
