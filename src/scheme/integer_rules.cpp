@@ -30,7 +30,7 @@ Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
   const std::string text =
       anchor == Anchor::start ? std::string(regex) : ".*?(?:" + std::string(regex) + ")";
   FEWBIT_TRY(ModulePattern pattern, ModulePattern::compile(PatternKind::regex, text, where));
-  patterns_.emplace_back(std::move(pattern), rules_.size());
+  patterns_.push_back({std::move(pattern), rules_.size()});
   rules_.push_back(std::move(rule));
   return {};
 }
@@ -38,10 +38,13 @@ Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
 const IntegerRule* IntegerRules::find(std::string_view module) const {
   const auto named = names_.find(std::string(module));
   if (named != names_.end()) return &rules_[named->second];
-  for (const auto& [pattern, rule] : patterns_) {
-    // A pattern that backtracks without bound matches nothing.
-    const Result<bool> hit = pattern.matches(module);
-    if (hit && *hit) return &rules_[rule];
+  for (const Pattern& each : patterns_) {
+    if (!each.usable) continue;
+    const Result<bool> hit = each.pattern.matches(module);
+    if (hit && *hit) return &rules_[each.rule];
+    if (hit || hit.error().code != ErrorCode::limit) continue;
+    each.usable = false;
+    limits_.push_back(hit.error());
   }
   return nullptr;
 }

@@ -44,12 +44,19 @@ class IntegerRules {
                            const std::string& where);
   // nullptr: no rule for this module.
   const IntegerRule* find(std::string_view module) const;
-  bool empty() const { return rules_.empty(); }
+  // Patterns that backtracked without bound on some module; they are not used after that.
+  const std::vector<Error>& limits() const { return limits_; }
 
  private:
+  struct Pattern {
+    ModulePattern pattern;
+    std::size_t rule = 0;
+    mutable bool usable = true;
+  };
   std::vector<IntegerRule> rules_;
   std::unordered_map<std::string, std::size_t> names_;
-  std::vector<std::pair<ModulePattern, std::size_t>> patterns_;
+  std::vector<Pattern> patterns_;
+  mutable std::vector<Error> limits_;  // found while matching
 };
 
 }  // namespace fewbit

@@ -180,6 +180,7 @@ void claim_module(const Inventory& inventory, const IntegerConfig* config, Draft
   if (const Shape& shape = draft.tensor("qweight")->shape; shape.size() == 3) {
     reasons = {fmt::format("qweight {} of stacked experts is not readable", shape_text(shape))};
   }
+  if (draft.has("weight")) reasons.insert(reasons.begin(), "both weight and qweight are stored");
   if (fit.packing == Packing::words_k) {
     reasons.push_back(
         settle_zeros(inventory, draft, fit, stated.packing, stated.spec.symmetric, scheme));

@@ -111,6 +111,10 @@ void check_integer_words(Inventory& inventory) {
     inventory.findings.push_back(
         {Level::warning, "config-value", problem.where, problem.what, "a value that can be used"});
   }
+  for (const Error& limit : config.rules.limits()) {
+    inventory.findings.push_back({Level::warning, "pattern-limit", limit.where, limit.what,
+                                  "a pattern that matches in bounded time; it is not used"});
+  }
   for (std::size_t i = 1; i < configs.size(); ++i) {
     if (summary(configs[i]) == summary(config)) continue;
     inventory.findings.push_back({Level::warning, "config-places-differ", configs[i].where,

@@ -152,6 +152,10 @@ def rules():
     case = ruled("gptq-dynamic-invalid", base, {"gate": base, "up": base, "down": base}, dynamic={"+:(": {}})
     case.faults = ("config-value",)
     yield case
+    slow = {"+:(?:[a-z0-9_.]+)+[!?]": {}}
+    case = ruled("gptq-dynamic-unbounded", base, {"gate": base, "up": base, "down": base}, dynamic=slow)
+    case.faults = ("pattern-limit",)
+    yield case
     # Act-order of one module only.
     ordered = Form(order=True)
     yield ruled(
@@ -261,6 +265,9 @@ def faults():
     yield change("g-idx-uneven", "group-index-uneven", "g_idx", put(1, 5))
     yield change("g-idx-all-zero", "group-index-uneven", "g_idx", lambda a: a * 0)
     yield change("desc-act-without-g-idx", "module-unreadable", "g_idx", lambda a: None, Form(order=True))
+    case = broken("weight-twice", "module-unreadable")
+    case.tensors[f"{UP}.weight"] = bf16(np.ones((64, 96)))
+    yield case
     yield broken("asym-without-config", "module-unreadable", asym, config=False, scheme="")
     yield broken("marlin", "module-unreadable", checkpoint_format="marlin", scheme="marlin")
     yield broken("bitblas", "module-unreadable", checkpoint_format="bitblas", scheme="bitblas")
