@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/moe_case.hpp"
 
+#include "core/checked.hpp"
 #include "core/convert.hpp"
 
 namespace fewbit::golden {
@@ -39,6 +40,24 @@ struct Slice {
   std::int64_t blocks;
 };
 
+// e2m1 codes with one e8m0 scale for 32 k, the last one for fewer.
+Result<QuantizedTensor> make_e8m0(std::int64_t n, std::int64_t k, Tensor codes, Tensor scales,
+                                  float global_scale) {
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme = nvfp4_scheme();
+  tensor.scheme.scale->dtype = DType::f8_e8m0;
+  tensor.scheme.scale->granularity = {1, 32};
+  tensor.codes = std::move(codes);
+  tensor.codes.view.shape = {n, k / 2};
+  tensor.scales = std::move(scales);
+  tensor.scales.view.shape = {n, ceil_div<std::int64_t>(k, 32)};
+  tensor.global_scale = global_scale;
+  FEWBIT_TRY(check_quantized(tensor));
+  return tensor;
+}
+
 // Matrix [n, k] of an expert.
 Result<QuantizedTensor> matrix(const Stack& stack, const Slice& slice, std::int64_t n,
                                std::int64_t k) {
@@ -47,11 +66,14 @@ Result<QuantizedTensor> matrix(const Stack& stack, const Slice& slice, std::int6
     return part(part(all, slice.expert, experts), slice.block, slice.blocks);
   };
   const float global = stack.global_scales[static_cast<std::size_t>(slice.expert)];
+  if (stack.scales && stack.scales->view.dtype == DType::f8_e8m0) {
+    return make_e8m0(n, k, cut(stack.codes), cut(*stack.scales), global);
+  }
   if (stack.scales) return make_nvfp4(n, k, cut(stack.codes), cut(*stack.scales), global);
   return make_plain(n, k, cut(stack.codes), global);
 }
 
-// alpha, beta and limit may be absent or null.
+// alpha, beta and limit may be absent or null; the kernels' defaults then.
 Result<ActivationParams> activation_params(const GoldenCase& c) {
   ActivationParams params;
   FEWBIT_TRY(const std::string name, c.string_param("activation"));
@@ -60,8 +82,9 @@ Result<ActivationParams> activation_params(const GoldenCase& c) {
     const Json* value = c.params->find(key);
     return value == nullptr ? std::nullopt : value->as_double();
   };
-  params.alpha = static_cast<float>(number("swiglu_alpha").value_or(1.0));
-  params.beta = static_cast<float>(number("swiglu_beta").value_or(0.0));
+  const bool oai = name == "swigluoai_uninterleave";
+  params.alpha = static_cast<float>(number("swiglu_alpha").value_or(oai ? 1.702 : 1.0));
+  params.beta = static_cast<float>(number("swiglu_beta").value_or(oai ? 1.0 : 0.0));
   if (const auto limit = number("swiglu_limit")) params.limit = static_cast<float>(*limit);
   return params;
 }

@@ -80,9 +80,32 @@ Result<Outputs> b12x_process_nf3_packed_scales(const GoldenCase& c);
 Result<Outputs> route_plan_table(const GoldenCase& c);
 // ops_prepare_errors.cpp
 Result<Outputs> prepare_errors_table(const GoldenCase& c);
+// ops_foreign.cpp
+Result<Outputs> trtllm_fp4_prepare(const GoldenCase& c);
+Result<Outputs> trtllm_mxint4_prepare(const GoldenCase& c);
+Result<Outputs> trtllm_row_indices(const GoldenCase& c);
+Result<Outputs> process_weights_xpu(const GoldenCase& c);
+Result<Outputs> reorder_w1w3_to_w3w1(const GoldenCase& c);
+Result<Outputs> reorder_w1w3_errors_table(const GoldenCase& c);
+// ops_marlin.cpp
+Result<Outputs> gptq_marlin_repack(const GoldenCase& c);
+Result<Outputs> awq_marlin_repack(const GoldenCase& c);
+Result<Outputs> marlin_permute_scales(const GoldenCase& c);
+Result<Outputs> marlin_permute_bias(const GoldenCase& c);
+Result<Outputs> marlin_zero_points(const GoldenCase& c);
+Result<Outputs> awq_to_marlin_zero_points(const GoldenCase& c);
+Result<Outputs> packed_to_marlin_zero_points(const GoldenCase& c);
+Result<Outputs> marlin_act_int8_process_scales(const GoldenCase& c);
+Result<Outputs> marlin_moe_padded_intermediate(const GoldenCase& c);
+Result<Outputs> marlin_int4_fp8_preprocess(const GoldenCase& c);
+// ops_marlin_layer.cpp
+Result<Outputs> process_weights_marlin(const GoldenCase& c);
+Result<Outputs> process_awq_weights_marlin(const GoldenCase& c);
+Result<Outputs> process_weights_marlin_error(const GoldenCase& c);
 // ops_moe.cpp
 Result<Outputs> moe_forward(const GoldenCase& c);
 Result<Outputs> moe_reference_nvfp4(const GoldenCase& c);
+Result<Outputs> moe_reference_e8m0(const GoldenCase& c);
 // ops_router.cpp
 Result<Outputs> router_biased_topk(const GoldenCase& c);
 Result<Outputs> router_grouped_topk(const GoldenCase& c);

@@ -240,4 +240,14 @@ Result<Outputs> moe_reference_nvfp4(const GoldenCase& c) {
   return outputs;
 }
 
+Result<Outputs> moe_reference_e8m0(const GoldenCase& c) {
+  FEWBIT_TRY(const MoeLayerCase layer, load_moe_layer(c, {.w13 = "w13_fp4",
+                                                          .w13_scales = "w13_e8m0_scale",
+                                                          .w2 = "w2_fp4",
+                                                          .w2_scales = "w2_e8m0_scale"}));
+  FEWBIT_TRY(const MoeCall call, load_moe_call(c, "x"));
+  FEWBIT_TRY(const MoeReferenceResult exact, formulas(layer, call, MoeRounding::none));
+  return Outputs{{"out_f32", f32_tensor({call.tokens, layer.problem.hidden_size}, exact.out)}};
+}
+
 }  // namespace fewbit::golden

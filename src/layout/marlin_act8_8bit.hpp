@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marlin tiles of 8-bit codes for 8-bit activations.
+//
+// A tile is 32 k x 32 n = 256 words; tiles are ordered by k, then n. Element (n, k) is byte k%4 of
+// word 8 * (4 * (n%8) + (k%16)/4) + 2 * ((n%32)/8) + (k%32)/16.
+#pragma once
+
+#include "layout/place.hpp"
+
+namespace fewbit {
+
+struct MarlinAct8Of8Bit {
+  static constexpr int bits = 8;
+  static constexpr std::int64_t tile_n = 32;
+  static constexpr std::int64_t tile_k = 32;
+  static constexpr std::int64_t tile_bytes = tile_n * tile_k;
+
+  FEWBIT_HD static constexpr bool accepts(Dims d) {
+    return d.n > 0 && d.k > 0 && d.n % 64 == 0 && d.k % tile_k == 0;
+  }
+  FEWBIT_HD static constexpr std::int64_t bytes(Dims d) { return d.n * d.k; }
+  FEWBIT_HD static constexpr std::int64_t spare_bits(Dims /*dims*/) { return 0; }
+
+  FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
+    const std::int64_t tile = k / tile_k * (d.n / tile_n) + n / tile_n;
+    const std::int64_t lane = 4 * (n % 8) + k % 16 / 4;
+    const std::int64_t word = 8 * lane + 2 * (n % 32 / 8) + k % 32 / 16;
+    return {.byte = tile * tile_bytes + 4 * word + k % 4, .bit = 0};
+  }
+  FEWBIT_HD static constexpr Element inverse(Dims d, Place p) {
+    const std::int64_t tile = p.byte / tile_bytes;
+    const std::int64_t word = p.byte % tile_bytes / 4;
+    const std::int64_t lane = word / 8;
+    const std::int64_t tiles_n = d.n / tile_n;
+    return {.n = tile_n * (tile % tiles_n) + 8 * (word % 8 / 2) + lane / 4,
+            .k = tile_k * (tile / tiles_n) + 16 * (word % 2) + 4 * (lane % 4) + p.byte % 4};
+  }
+};
+
+}  // namespace fewbit

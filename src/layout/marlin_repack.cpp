@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/marlin_repack.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/checked.hpp"
+#include "layout/awq_words.hpp"
+#include "layout/b12x_packed.hpp"
+#include "layout/column_major.hpp"
+#include "layout/column_words.hpp"
+#include "layout/gptq_words.hpp"
+#include "layout/marlin_8bit.hpp"
+#include "layout/marlin_act8_4bit.hpp"
+#include "layout/marlin_act8_8bit.hpp"
+#include "layout/marlin_codes.hpp"
+#include "layout/marlin_scales.hpp"
+#include "layout/marlin_zeros.hpp"
+#include "layout/pack.hpp"
+
+namespace fewbit {
+namespace {
+
+Error bad(std::string where, std::string what) {
+  return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
+}
+
+bool is_act8(const MarlinCodes& codes) { return codes.activation != MarlinActivation::bits16; }
+
+// transform(code, element): of the stored element, or {-1, -1} of padding, whose code is 0.
+template <Layout From, Layout To, class Transform>
+void move(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<std::byte> out,
+          const Transform& transform) {
+  static_assert(From::bits == To::bits);
+  pack<To>(
+      matrix.to,
+      [&](std::int64_t n, std::int64_t k) {
+        const Element e = matrix.source(n, k);
+        const std::uint64_t code =
+            e.n < 0 ? 0 : read_bits<From::bits>(in, From::place(matrix.from, e.n, e.k));
+        return transform(code, e);
+      },
+      out);
+}
+
+std::uint64_t unchanged(std::uint64_t code, Element /*element*/) { return code; }
+
+template <Layout From>
+void move_codes(bool act8, const PaddedMatrix& matrix, std::span<const std::byte> words,
+                std::span<std::byte> tiles) {
+  if constexpr (From::bits == 4) {
+    act8 ? move<From, MarlinAct8Of4Bit>(matrix, words, tiles, unchanged)
+         : move<From, B12xPacked>(matrix, words, tiles, unchanged);
+  } else {
+    act8 ? move<From, MarlinAct8Of8Bit>(matrix, words, tiles, unchanged)
+         : move<From, Marlin8Bit>(matrix, words, tiles, unchanged);
+  }
+}
+
+template <Layout Words, Layout ZeroWords>
+void move_fp8(const PaddedMatrix& matrix, std::span<const std::byte> words,
+              const MarlinFp8Zeros& zeros, std::span<std::byte> tiles) {
+  const Dims zero_dims{.n = matrix.from.n, .k = zeros.groups};
+  const std::int64_t group = matrix.from.k / zeros.groups;
+  move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t code, Element e) {
+    std::uint64_t zero = marlin_middle;
+    if (!zeros.words.empty()) {
+      zero = e.n < 0 ? 0  // of padding, as its code
+                     : read_bits<4>(zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group));
+    }
+    return std::uint64_t{marlin_fp8_code(static_cast<unsigned>(code), static_cast<unsigned>(zero))};
+  });
+}
+
+template <Layout From>
+void move_zeros(bool act8, const PaddedMatrix& groups, std::span<const std::byte> words,
+                std::span<std::byte> out) {
+  constexpr int bits = From::bits;
+  act8 ? move<From, MarlinZeros<bits, MarlinWordOrder::plain>>(groups, words, out, unchanged)
+       : move<From, MarlinZeros<bits, MarlinWordOrder::interleaved>>(groups, words, out, unchanged);
+}
+
+Result<void> check_order(const std::string& name, const PaddedMatrix& matrix) {
+  std::vector<bool> seen(static_cast<std::size_t>(matrix.to.k));
+  if (matrix.order.size() != seen.size()) {
+    return bad(name, "order of " + std::to_string(matrix.order.size()) + " columns, expected " +
+                         std::to_string(seen.size()));
+  }
+  for (const std::int32_t k : matrix.order) {
+    if (k < 0 || k >= matrix.from.k || seen[static_cast<std::size_t>(k)]) {
+      return bad(name, "order names column " + std::to_string(k) + " twice or outside 0 to " +
+                           std::to_string(matrix.from.k - 1));
+    }
+    seen[static_cast<std::size_t>(k)] = true;
+  }
+  return {};
+}
+
+std::string size_text(Dims d) { return std::to_string(d.n) + " x " + std::to_string(d.k); }
+
+}  // namespace
+
+Result<void> check_marlin_codes(const std::string& name, const MarlinCodes& codes,
+                                const PaddedMatrix& matrix) {
+  if (codes.bits != 4 && codes.bits != 8) {
+    return bad(name, std::to_string(codes.bits) + " bits, expected 4 or 8");
+  }
+  const std::int64_t tile_k = is_act8(codes) ? 32 : 16;
+  const Dims to = matrix.to;
+  if (to.n <= 0 || to.k <= 0 || to.n % 64 != 0 || to.k % tile_k != 0) {
+    return bad(name, "n x k is " + size_text(to) + ", expected multiples of 64 and " +
+                         std::to_string(tile_k));
+  }
+  const std::int64_t per_word = 32 / codes.bits;
+  const std::int64_t along =
+      codes.source == WordSource::gptq ? matrix.from.k : matrix.from.n / matrix.parts_n;
+  if (along % per_word != 0) {
+    return bad(name, "n x k is " + size_text(matrix.from) + ", expected whole words of " +
+                         std::to_string(per_word) + " codes");
+  }
+  if (matrix.order.empty()) return {};
+  if (is_act8(codes)) {
+    return Error{ErrorCode::unsupported, "8-bit activations with an order of columns", name};
+  }
+  return check_order(name, matrix);
+}
+
+void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
+                   std::span<const std::byte> words, std::span<std::byte> tiles) {
+  const bool act8 = is_act8(codes);
+  if (codes.source == WordSource::gptq) {
+    codes.bits == 4 ? move_codes<GptqWords<4>>(act8, matrix, words, tiles)
+                    : move_codes<GptqWords<8>>(act8, matrix, words, tiles);
+  } else {
+    codes.bits == 4 ? move_codes<AwqWords<4>>(act8, matrix, words, tiles)
+                    : move_codes<AwqWords<8>>(act8, matrix, words, tiles);
+  }
+}
+
+void marlin_repack_fp8(const MarlinCodes& codes, const PaddedMatrix& matrix,
+                       std::span<const std::byte> words, const MarlinFp8Zeros& zeros,
+                       std::span<std::byte> tiles) {
+  codes.source == WordSource::gptq
+      ? move_fp8<GptqWords<4>, ColumnWords<4>>(matrix, words, zeros, tiles)
+      : move_fp8<AwqWords<4>, AwqWords<4>>(matrix, words, zeros, tiles);
+}
+
+void marlin_zero_points(const MarlinCodes& codes, const PaddedMatrix& groups,
+                        std::span<const std::byte> words, std::span<std::byte> out) {
+  const bool act8 = is_act8(codes);
+  if (codes.source == WordSource::gptq) {
+    codes.bits == 4 ? move_zeros<ColumnWords<4>>(act8, groups, words, out)
+                    : move_zeros<ColumnWords<8>>(act8, groups, words, out);
+  } else {
+    codes.bits == 4 ? move_zeros<AwqWords<4>>(act8, groups, words, out)
+                    : move_zeros<AwqWords<8>>(act8, groups, words, out);
+  }
+}
+
+ScaleOrder marlin_scale_order(std::int64_t k, std::int64_t group_size,
+                              MarlinActivation activation) {
+  return activation == MarlinActivation::bits16 ? scale_order(k, group_size) : ScaleOrder::single;
+}
+
+void marlin_scales(ScaleOrder order, const PaddedMatrix& groups, std::span<const std::byte> scales,
+                   std::span<std::byte> out) {
+  order == ScaleOrder::grouped
+      ? move<ColumnMajor<16>, MarlinScales<ScaleOrder::grouped>>(groups, scales, out, unchanged)
+      : move<ColumnMajor<16>, MarlinScales<ScaleOrder::single>>(groups, scales, out, unchanged);
+}
+
+std::int64_t marlin_padded_intermediate(std::int64_t intermediate_size, std::int64_t group_size) {
+  const std::int64_t group = std::max<std::int64_t>(group_size, 1);
+  return round_up(intermediate_size, std::lcm(std::int64_t{64}, group));
+}
+
+}  // namespace fewbit

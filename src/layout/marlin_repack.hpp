@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// One matrix of GPTQ or AWQ words, zero points, scales or bias -> what Marlin kernels read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fewbit/result.hpp"
+#include "layout/padded_matrix.hpp"
+#include "layout/place.hpp"
+#include "layout/scale_grid.hpp"
+#include "layout/word_source.hpp"
+
+namespace fewbit {
+
+enum class MarlinActivation { bits16, int8, f8_e4m3 };
+struct MarlinCodes {
+  WordSource source = WordSource::gptq;
+  int bits = 4;  // or 8
+  MarlinActivation activation = MarlinActivation::bits16;
+};
+
+// Bytes of the codes as tiles: the same for every kind.
+constexpr std::int64_t marlin_tile_bytes(Dims dims, int bits) {
+  return dims.n * (dims.k * bits / 8);
+}
+
+// Whether the matrix `to` has tiles, and `from` fills words. Errors invalid_argument (where: name):
+// bits; n not a multiple of 64; k not one of 16, for 8-bit activations of 32; an order together
+// with 8-bit activations (unsupported), of another length, or that is no permutation of k.
+Result<void> check_marlin_codes(const std::string& name, const MarlinCodes& codes,
+                                const PaddedMatrix& matrix);
+
+// words: the stored matrix; tiles: marlin_tile_bytes(matrix.to, bits), all written, padding is
+// code 0. Precondition: check_marlin_codes.
+void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
+                   std::span<const std::byte> words, std::span<std::byte> tiles);
+
+// The same for FP8 activations and 4-bit codes: each code becomes marlin_fp8_code of it and its
+// zero point. zeros: words as the source has them with k = groups of group_k; empty: 8 for all.
+struct MarlinFp8Zeros {
+  std::span<const std::byte> words;
+  std::int64_t groups = 1;
+};
+void marlin_repack_fp8(const MarlinCodes& codes, const PaddedMatrix& matrix,
+                       std::span<const std::byte> words, const MarlinFp8Zeros& zeros,
+                       std::span<std::byte> tiles);
+
+// Zero points; dims.k = groups, to.n a multiple of 64. words and out: k * n * bits / 8 bytes of
+// `from` and `to`.
+void marlin_zero_points(const MarlinCodes& codes, const PaddedMatrix& groups,
+                        std::span<const std::byte> words, std::span<std::byte> out);
+
+// Which order the kernels read scales in: 8-bit activations always the single one.
+ScaleOrder marlin_scale_order(std::int64_t k, std::int64_t group_size, MarlinActivation activation);
+// 16-bit scales [groups, n], or a bias (one group, ScaleOrder::single).
+void marlin_scales(ScaleOrder order, const PaddedMatrix& groups, std::span<const std::byte> scales,
+                   std::span<std::byte> out);
+
+// intermediate_size rounded up to a multiple of the tiles and of the groups; group_size <= 0: one
+// group.
+std::int64_t marlin_padded_intermediate(std::int64_t intermediate_size, std::int64_t group_size);
+
+}  // namespace fewbit

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of prepare_marlin.
+#include <string>
+#include <utility>
+
+#include "layout/check_tensor.hpp"
+#include "layout/prepare_marlin.hpp"
+
+namespace fewbit {
+namespace {
+
+Error bad(std::string where, std::string what) {
+  return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
+}
+
+Error unsupported(std::string where, std::string what) {
+  return {ErrorCode::unsupported, std::move(what), std::move(where)};
+}
+
+Result<void> check_words(const std::string& name, const MarlinInput& input, const TensorView& words,
+                         std::int64_t experts, Dims stored) {
+  const std::int64_t per_word = 32 / input.codes.bits;
+  const Shape shape = input.codes.source == WordSource::gptq
+                          ? Shape{experts, stored.k / per_word, stored.n}
+                          : Shape{experts, stored.k, stored.n / per_word};
+  return check_tensor(name + " words", words, DType::i32, shape);
+}
+
+Result<void> check_scales(const std::string& name, const MarlinMatrix& matrix,
+                          const MarlinMatrixPlan& plan, std::int64_t experts) {
+  const DType dtype = matrix.scales.dtype;
+  if (dtype != DType::f16 && dtype != DType::bf16) {
+    return bad(name + " scales",
+               "dtype " + std::string(dtype_name(dtype)) + ", expected f16 or bf16");
+  }
+  FEWBIT_TRY(check_tensor(name + " scales", matrix.scales, dtype,
+                          {experts, plan.stored_groups, plan.stored.n}));
+  if (!matrix.bias) return {};
+  return check_tensor(name + " bias", *matrix.bias, dtype, {experts, plan.stored.n});
+}
+
+Result<void> check_rest(const std::string& name, const MarlinInput& input,
+                        const MarlinMatrix& matrix, const MarlinMatrixPlan& plan,
+                        std::int64_t experts) {
+  if (matrix.zeros) {
+    const std::int64_t per_word = 32 / input.codes.bits;
+    FEWBIT_TRY(check_tensor(name + " zeros", *matrix.zeros, DType::i32,
+                            {experts, plan.stored_groups, plan.stored.n / per_word}));
+  }
+  if (input.row_order == MarlinRowOrder::stored) return {};
+  if (!matrix.g_idx) return bad(name + " g_idx", "missing, expected for act-order");
+  return check_tensor(name + " g_idx", *matrix.g_idx, DType::i32, {experts, plan.stored.k});
+}
+
+Result<void> check_group(const std::string& name, std::int64_t k, std::int64_t group_size) {
+  if (group_size == -1 || (group_size > 0 && k % group_size == 0)) return {};
+  return bad(name, "k is " + std::to_string(k) + " in groups of " + std::to_string(group_size) +
+                       ", expected a group size that divides it, or -1");
+}
+
+Result<void> check_matrix(const std::string& name, const MarlinInput& input,
+                          const MarlinMatrix& matrix, const MarlinMatrixPlan& plan,
+                          std::int64_t experts) {
+  const PaddedMatrix map{
+      .from = plan.stored, .to = plan.dims, .parts_n = plan.parts_n, .order = {}};
+  FEWBIT_TRY(check_marlin_codes(name + " words", input.codes, map));
+  FEWBIT_TRY(check_words(name, input, matrix.words, experts, plan.stored));
+  FEWBIT_TRY(check_scales(name, matrix, plan, experts));
+  return check_rest(name, input, matrix, plan, experts);
+}
+
+// What no kernel has.
+Result<void> check_kinds(const MarlinInput& input) {
+  const bool act_order = input.row_order == MarlinRowOrder::act_order;
+  if (act_order && input.codes.source == WordSource::awq) {
+    return unsupported("", "act-order with AWQ words, which have none");
+  }
+  if (act_order && input.codes.activation != MarlinActivation::bits16) {
+    return unsupported("", "act-order with 8-bit activations");
+  }
+  if (input.codes.activation == MarlinActivation::f8_e4m3 && input.codes.bits != 4) {
+    return unsupported(
+        "", std::to_string(input.codes.bits) + "-bit codes with FP8 activations, expected 4 bits");
+  }
+  const std::int64_t padded = marlin_padded_intermediate(input.intermediate_size, input.group_size);
+  if (act_order && padded != input.intermediate_size) {
+    return unsupported("intermediate_size", std::to_string(input.intermediate_size) +
+                                                " needs padding to " + std::to_string(padded) +
+                                                ", which act-order does not allow");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<MarlinPlan> plan_marlin(const MarlinInput& input) {
+  FEWBIT_TRY(check_extent("hidden_size", input.hidden_size));
+  FEWBIT_TRY(check_extent("intermediate_size", input.intermediate_size));
+  if (input.group_size != -1) {
+    FEWBIT_TRY(check_extent("group_size", input.group_size));
+  }
+  FEWBIT_TRY(check_group("w13", input.hidden_size, input.group_size));
+  FEWBIT_TRY(check_group("w2", input.intermediate_size, input.group_size));
+  FEWBIT_TRY(check_kinds(input));
+  const Shape& shape = input.w13.words.shape;
+  if (shape.size() != 3 || shape[0] <= 0) {
+    return bad("w13 words",
+               "shape " + shape_text(shape) + ", expected three extents, experts first");
+  }
+  const auto groups = [&](std::int64_t k) {
+    return input.group_size == -1 ? std::int64_t{1} : k / input.group_size;
+  };
+  const std::int64_t halves = input.gating == Gating::gated ? 2 : 1;
+  const std::int64_t width = input.intermediate_size;
+  const std::int64_t padded = marlin_padded_intermediate(width, input.group_size);
+  MarlinPlan plan;
+  plan.experts = shape[0];
+  plan.w13 = {.stored = {.n = halves * width, .k = input.hidden_size},
+              .dims = {.n = halves * padded, .k = input.hidden_size},
+              .stored_groups = groups(input.hidden_size),
+              .groups = groups(input.hidden_size),
+              .parts_n = halves};
+  plan.w2 = {.stored = {.n = input.hidden_size, .k = width},
+             .dims = {.n = input.hidden_size, .k = padded},
+             .stored_groups = groups(width),
+             .groups = groups(padded),
+             .parts_n = 1};
+  FEWBIT_TRY(check_matrix("w13", input, input.w13, plan.w13, plan.experts));
+  FEWBIT_TRY(check_matrix("w2", input, input.w2, plan.w2, plan.experts));
+  return plan;
+}
+
+}  // namespace fewbit

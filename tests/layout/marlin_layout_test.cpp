@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marlin's layouts against worked values of the engines' repacking.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/float_convert.hpp"
+#include "layout/awq_words.hpp"
+#include "layout/column_words.hpp"
+#include "layout/gptq_words.hpp"
+#include "layout/layout_properties.hpp"
+#include "layout/marlin_8bit.hpp"
+#include "layout/marlin_act8_4bit.hpp"
+#include "layout/marlin_act8_8bit.hpp"
+#include "layout/marlin_codes.hpp"
+#include "layout/marlin_scales.hpp"
+#include "layout/marlin_zeros.hpp"
+#include "layout/pack.hpp"
+#include "layout/prepare_marlin.hpp"
+
+namespace fewbit {
+namespace {
+
+using WordLayouts = ::testing::Types<GptqWords<2>, GptqWords<4>, GptqWords<8>, AwqWords<4>,
+                                     AwqWords<8>, ColumnWords<4>, ColumnWords<8>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Words, LayoutTest, WordLayouts);
+
+using MarlinLayouts = ::testing::Types<
+    Marlin8Bit, MarlinAct8Of4Bit, MarlinAct8Of8Bit, MarlinZeros<4, MarlinWordOrder::interleaved>,
+    MarlinZeros<4, MarlinWordOrder::plain>, MarlinZeros<8, MarlinWordOrder::interleaved>,
+    MarlinZeros<8, MarlinWordOrder::plain>, MarlinScales<ScaleOrder::grouped>,
+    MarlinScales<ScaleOrder::single>, MarlinScales<ScaleOrder::single, 8>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Marlin, LayoutTest, MarlinLayouts);
+
+constexpr Dims two_tiles{.n = 128, .k = 32};
+
+template <class L, class Code>
+std::uint64_t word(Dims dims, const Code& code, std::int64_t index) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(L::bytes(dims)));
+  pack<L>(dims, code, bytes);
+  return read_bits<32>(bytes, {.byte = index * 4, .bit = 0});
+}
+
+TEST(MarlinLayoutTest, HasTheKnownWordsOf8BitTiles) {
+  const auto code = [](std::int64_t n, std::int64_t k) { return (n + 16 * k) & 255; };
+  EXPECT_EQ(Marlin8Bit::place(two_tiles, 90, 25), (Place{.byte = 835 * 4 + 3, .bit = 0}));
+  EXPECT_EQ(word<Marlin8Bit>(two_tiles, code, 835), 0xea6ada5aU);
+}
+
+TEST(MarlinLayoutTest, HasTheKnownWordsOf4BitTilesFor8BitActivations) {
+  const auto code = [](std::int64_t n, std::int64_t k) { return (n + n / 16 + 3 * k) & 15; };
+  EXPECT_EQ(MarlinAct8Of4Bit::place(two_tiles, 90, 25), (Place{.byte = 299 * 4 + 1, .bit = 4}));
+  EXPECT_EQ(word<MarlinAct8Of4Bit>(two_tiles, code, 299), 0x00ddaa77U);
+}
+
+// A lane of a warp reads words 4t to 4t + 3: word w holds column 16 * (w/2) + 8 * (w%2) + t/4 and
+// k = 4 * (t%4) to + 3, then the same 16 further; bytes of 8-bit codes lie in two words.
+TEST(MarlinLayoutTest, AgreesWithTheLaneByLaneDescriptionFor8BitActivations) {
+  constexpr Dims d{.n = 64, .k = 32};
+  for (std::int64_t t = 0; t < 32; ++t) {
+    for (std::int64_t w = 0; w < 4; ++w) {
+      const std::int64_t n = 16 * (w / 2) + 8 * (w % 2) + t / 4;
+      for (std::int64_t v = 0; v < 8; ++v) {
+        const std::int64_t k = 4 * (t % 4) + v % 4 + 16 * (v / 4);
+        const std::int64_t slot = 2 * (v % 4) + v / 4;
+        EXPECT_EQ(MarlinAct8Of4Bit::place(d, n, k), (Place{.byte = 4 * (4 * t + w) + slot / 2,
+                                                           .bit = static_cast<int>(slot % 2) * 4}));
+        EXPECT_EQ(MarlinAct8Of8Bit::place(d, n, k),
+                  (Place{.byte = 4 * (8 * t + 2 * w + v / 4) + v % 4, .bit = 0}));
+      }
+    }
+  }
+}
+
+TEST(MarlinLayoutTest, HasTheKnownWordsOfZeroPoints) {
+  constexpr Dims d{.n = 64, .k = 1};
+  const auto zero = [](std::int64_t n, std::int64_t) { return (n + n / 16) & 15; };
+  using Zeros = MarlinZeros<4, MarlinWordOrder::interleaved>;
+  EXPECT_EQ(word<Zeros>(d, zero, 0), 0xba983210U);
+  EXPECT_EQ(word<Zeros>(d, zero, 1), 0xcba94321U);
+  EXPECT_EQ(word<Zeros>(d, zero, 2), 0xdcba5432U);
+  EXPECT_EQ(Zeros::place(d, 26, 0), (Place{.byte = 2 * 4 + 2, .bit = 4}));
+  EXPECT_EQ((word<MarlinZeros<4, MarlinWordOrder::plain>>(d, zero, 0)), 0xb3a29180U);
+}
+
+TEST(MarlinLayoutTest, HalfATileFor8BitActivationsIsRefused) {
+  EXPECT_TRUE(Marlin8Bit::accepts({.n = 64, .k = 16}));
+  EXPECT_FALSE(MarlinAct8Of4Bit::accepts({.n = 64, .k = 48}));
+  EXPECT_FALSE(MarlinAct8Of8Bit::accepts({.n = 64, .k = 48}));
+}
+
+// Sign to bit 7, magnitude to the low bits, one more where negative: an e4m3 that is
+// (code - zero) * 2^-9.
+TEST(MarlinCodesTest, Fp8KernelsDecodeCodeMinusZero) {
+  for (unsigned zero = 0; zero < 16; ++zero) {
+    for (unsigned code = 0; code < 16; ++code) {
+      const int difference = static_cast<int>(code) - static_cast<int>(zero);
+      if (difference < -8 || difference > 7) continue;
+      const unsigned v = marlin_fp8_code(code, zero);
+      const unsigned e4m3 = ((v & 8U) << 4) | ((v & 7U) + (v >> 3));
+      EXPECT_EQ(f8_e4m3_to_f32(static_cast<std::uint8_t>(e4m3)) * marlin_fp8_scale_lift,
+                static_cast<float>(difference))
+          << code << " " << zero;
+    }
+  }
+}
+
+TEST(MarlinScalesTest, AreSharesOfTheLargestForInt8Activations) {
+  std::vector<std::uint16_t> scales = {f32_to_f16(0.01F), f32_to_f16(0.02F), f32_to_f16(0.005F), 0};
+  const float factor =
+      marlin_act_int8_scales(DType::f16, std::as_writable_bytes(std::span(scales)));
+  EXPECT_EQ(scales, (std::vector<std::uint16_t>{2048, 4096, 1024, 0}));
+  EXPECT_EQ(factor, f16_to_f32(f32_to_f16(0.02F)) / 4096.0F);
+}
+
+TEST(MarlinScalesTest, PaddingFillsTilesAndGroups) {
+  for (std::int64_t size = 1; size < 500; ++size) {
+    for (const std::int64_t group : {-1, 16, 32, 64, 96, 128}) {
+      const std::int64_t padded = marlin_padded_intermediate(size, group);
+      EXPECT_GE(padded, size);
+      EXPECT_EQ(padded % 64, 0);
+      EXPECT_EQ(padded % std::max<std::int64_t>(group, 1), 0);
+      EXPECT_LT(padded - size, group == 96 ? 192 : std::max<std::int64_t>(64, group));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fewbit

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer of integer words for Marlin means the same weights as before; bad input is refused.
+#include "layout/prepare_marlin.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/float_convert.hpp"
+#include "layout/awq_words.hpp"
+#include "layout/b12x_packed.hpp"
+#include "layout/backward_executor.hpp"
+#include "layout/column_words.hpp"
+#include "layout/gptq_words.hpp"
+#include "layout/marlin_8bit.hpp"
+#include "layout/marlin_scales.hpp"
+#include "layout/marlin_zeros.hpp"
+#include "layout/pack.hpp"
+
+namespace fewbit {
+namespace {
+
+using ::fewbit::testing::BackwardExecutor;
+using ::testing::HasSubstr;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// Random words, scales, zero points, bias and groups of two experts.
+class Layer {
+ public:
+  static constexpr std::int64_t experts = 2;
+
+  Layer(WordSource source, int bits, std::int64_t group_size, Dims sizes) {
+    input.codes = {.source = source, .bits = bits, .activation = MarlinActivation::bits16};
+    input.group_size = group_size;
+    input.hidden_size = sizes.n;
+    input.intermediate_size = sizes.k;
+    fill(w13, {.n = 2 * sizes.k, .k = sizes.n}, input.w13);
+    fill(w2, {.n = sizes.n, .k = sizes.k}, input.w2);
+  }
+
+  struct Matrix {
+    Dims dims;
+    std::int64_t groups = 1;
+    std::vector<std::byte> words, scales, zeros, bias;
+    std::vector<std::int32_t> g_idx;
+  };
+
+  MarlinInput input;
+  Matrix w13;
+  Matrix w2;
+
+ private:
+  void fill(Matrix& m, Dims dims, MarlinMatrix& to) {
+    m.dims = dims;
+    m.groups = input.group_size == -1 ? 1 : dims.k / input.group_size;
+    const std::int64_t bits = input.codes.bits;
+    const std::int64_t per_word = 32 / bits;
+    const auto bytes = [&](std::vector<std::byte>& buffer, std::int64_t count) {
+      buffer.resize(at(count));
+      for (auto& byte : buffer) byte = static_cast<std::byte>(random_());
+    };
+    bytes(m.words, experts * dims.n * dims.k * bits / 8);
+    bytes(m.zeros, experts * m.groups * dims.n * bits / 8);
+    bytes(m.scales, experts * m.groups * dims.n * 2);
+    bytes(m.bias, experts * dims.n * 2);
+    for (std::int64_t i = 0; i < experts * dims.k; ++i) {
+      m.g_idx.push_back(static_cast<std::int32_t>(random_() % static_cast<unsigned>(m.groups)));
+    }
+    const Shape words = input.codes.source == WordSource::gptq
+                            ? Shape{experts, dims.k / per_word, dims.n}
+                            : Shape{experts, dims.k, dims.n / per_word};
+    to.words = view(DType::i32, words, m.words);
+    to.scales = view(DType::f16, {experts, m.groups, dims.n}, m.scales);
+    to.zeros = view(DType::i32, {experts, m.groups, dims.n / per_word}, m.zeros);
+    to.bias = view(DType::f16, {experts, dims.n}, m.bias);
+    to.g_idx = view(DType::i32, {experts, dims.k}, std::as_bytes(std::span(m.g_idx)));
+  }
+  static TensorView view(DType dtype, Shape shape, std::span<const std::byte> bytes) {
+    return {.dtype = dtype, .shape = std::move(shape), .bytes = bytes, .device = {}};
+  }
+  std::mt19937 random_{5};
+};
+
+std::span<const std::byte> share(std::span<const std::byte> all, std::int64_t expert) {
+  return all.subspan(at(expert) * all.size() / 2, all.size() / 2);
+}
+
+// Every weight's code, scale and zero point, through the layouts, against the source. Rows of w13
+// are two halves that are padded each.
+template <class From, class ZerosFrom, class To, ScaleOrder order>
+void expect_same(const Layer& layer, const Layer::Matrix& m, const MarlinMatrixResult& result,
+                 std::int64_t halves) {
+  constexpr int bits = To::bits;
+  using Zeros = MarlinZeros<bits, MarlinWordOrder::interleaved>;
+  const std::int64_t width = m.dims.n / halves;
+  const std::int64_t n_padded = result.bias.view.shape[1];
+  const std::int64_t k_padded = result.words.view.shape[1] * 16;
+  const Dims to{.n = n_padded, .k = k_padded};
+  const Dims to_groups{.n = n_padded, .k = result.scales.view.shape[1]};
+  const Dims from_groups{.n = m.dims.n, .k = m.groups};
+  for (std::int64_t e = 0; e < 2; ++e) {
+    const auto words = share(result.words.view.bytes, e);
+    const auto scales = share(result.scales.view.bytes, e);
+    const auto zeros = share(result.zeros.view.bytes, e);
+    for (std::int64_t n = 0; n < n_padded; ++n) {
+      const std::int64_t half = n / (n_padded / halves);
+      const std::int64_t row = n % (n_padded / halves);
+      for (std::int64_t k = 0; k < k_padded; ++k) {
+        const std::uint64_t code = read_bits<bits>(words, To::place(to, n, k));
+        const std::int64_t group = layer.input.group_size == -1 ? 0 : k / layer.input.group_size;
+        const std::uint64_t scale =
+            read_bits<16>(scales, MarlinScales<order>::place(to_groups, n, group));
+        const std::uint64_t zero = read_bits<bits>(zeros, Zeros::place(to_groups, n, group));
+        if (row >= width || k >= m.dims.k) {
+          ASSERT_EQ(code, 0U);
+          if (row >= width || group >= m.groups) {
+            ASSERT_EQ(scale, 0U) << n << " " << k;
+            ASSERT_EQ(zero, 0U);
+          }
+          continue;
+        }
+        const std::int64_t source = half * width + row;
+        const Place g = ColumnWords<16>::place({.n = m.dims.n * 1, .k = m.groups}, source, group);
+        ASSERT_EQ(code, read_bits<bits>(share(m.words, e), From::place(m.dims, source, k)));
+        ASSERT_EQ(scale, read_bits<16>(share(m.scales, e), g)) << n << " " << k;
+        ASSERT_EQ(zero,
+                  read_bits<bits>(share(m.zeros, e), ZerosFrom::place(from_groups, source, group)));
+      }
+    }
+  }
+}
+
+TEST(PrepareMarlinTest, NothingOfTheWeightsIsLost) {
+  BackwardExecutor executor(3);
+  const Layer gptq(WordSource::gptq, 4, 32, {.n = 128, .k = 96});
+  const auto a = prepare_marlin(gptq.input, executor);
+  ASSERT_TRUE(a) << a.error().message();
+  expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::grouped>(gptq, gptq.w13, a->w13,
+                                                                             2);
+  expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::grouped>(gptq, gptq.w2, a->w2,
+                                                                             1);
+  const Layer awq(WordSource::awq, 8, -1, {.n = 64, .k = 40});
+  const auto b = prepare_marlin(awq.input, executor);
+  ASSERT_TRUE(b) << b.error().message();
+  expect_same<AwqWords<8>, AwqWords<8>, Marlin8Bit, ScaleOrder::single>(awq, awq.w13, b->w13, 2);
+  expect_same<AwqWords<8>, AwqWords<8>, Marlin8Bit, ScaleOrder::single>(awq, awq.w2, b->w2, 1);
+}
+
+// intermediate_size 128 in groups of 128 beside hidden_size 256: w13 has two groups.
+TEST(PrepareMarlinTest, TheOrderOfScalesFollowsTheMatrixAndAsVllmOnRequest) {
+  Layer layer(WordSource::gptq, 4, 128, {.n = 256, .k = 128});
+  const auto right = prepare_marlin(layer.input, serial_executor());
+  ASSERT_TRUE(right) << right.error().message();
+  expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::grouped>(layer, layer.w13,
+                                                                             right->w13, 2);
+  layer.input.scale_rule = MarlinScaleRule::as_vllm;
+  const auto vllm = prepare_marlin(layer.input, serial_executor());
+  ASSERT_TRUE(vllm);
+  expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::single>(layer, layer.w13,
+                                                                            vllm->w13, 2);
+}
+
+TEST(PrepareMarlinTest, ActOrderSortsRowsByGroupAndKeepsTheirCodes) {
+  Layer layer(WordSource::gptq, 4, 32, {.n = 128, .k = 64});
+  layer.input.row_order = MarlinRowOrder::act_order;
+  const auto result = prepare_marlin(layer.input, serial_executor());
+  ASSERT_TRUE(result) << result.error().message();
+  const Dims d = layer.w13.dims;
+  const auto order = typed_span<std::int32_t>(result->w13.order.view);
+  const auto g_idx = typed_span<std::int32_t>(result->w13.g_idx.view);
+  ASSERT_TRUE(order && g_idx);
+  for (std::int64_t e = 0; e < 2; ++e) {
+    const auto words = share(result->w13.words.view.bytes, e);
+    for (std::int64_t k = 0; k < d.k; ++k) {
+      const std::int32_t row = (*order)[at(e * d.k + k)];
+      const std::int32_t group = layer.w13.g_idx[at(e * d.k + row)];
+      EXPECT_EQ((*g_idx)[at(e * d.k + k)], group);
+      if (k > 0) {
+        EXPECT_LE((*g_idx)[at(e * d.k + k - 1)], group);
+      }
+      for (std::int64_t n = 0; n < d.n; ++n) {
+        ASSERT_EQ(read_bits<4>(words, B12xPacked::place(d, n, k)),
+                  read_bits<4>(share(layer.w13.words, e), GptqWords<4>::place(d, n, row)));
+      }
+    }
+  }
+}
+
+class PrepareMarlinErrors : public ::testing::Test {
+ protected:
+  std::string refusal() const {
+    const auto result = prepare_marlin(layer_.input, serial_executor());
+    return result ? "" : result.error().message();
+  }
+  Layer layer_{WordSource::gptq, 4, 32, {.n = 128, .k = 96}};
+};
+
+TEST_F(PrepareMarlinErrors, KindsThatNoKernelHas) {
+  layer_.input.row_order = MarlinRowOrder::act_order;
+  EXPECT_EQ(refusal(),
+            "intermediate_size: 96 needs padding to 128, which act-order does not allow");
+  layer_.input.codes.activation = MarlinActivation::int8;
+  EXPECT_EQ(refusal(), "act-order with 8-bit activations");
+  layer_.input.row_order = MarlinRowOrder::stored;
+  layer_.input.codes = {WordSource::gptq, 8, MarlinActivation::f8_e4m3};
+  EXPECT_EQ(refusal(), "8-bit codes with FP8 activations, expected 4 bits");
+  layer_.input.codes = {WordSource::gptq, 3, MarlinActivation::bits16};
+  EXPECT_EQ(refusal(), "w13 words: 3 bits, expected 4 or 8");
+}
+
+TEST_F(PrepareMarlinErrors, SizesWithBothNumbers) {
+  layer_.input.group_size = 64;
+  EXPECT_EQ(refusal(), "w2: k is 96 in groups of 64, expected a group size that divides it, or -1");
+  layer_.input.group_size = 32;
+  layer_.input.w2.scales.shape = {2, 4, 128};
+  EXPECT_THAT(refusal(), HasSubstr("w2 scales: shape [2, 4, 128], expected [2, 3, 128]"));
+  layer_.input.w13.words.dtype = DType::u32;
+  EXPECT_EQ(refusal(), "w13 words: dtype u32, expected i32");
+  const Layer narrow(WordSource::gptq, 4, 32, {.n = 96, .k = 64});
+  EXPECT_EQ(prepare_marlin(narrow.input, serial_executor()).error().message(),
+            "w2 words: n x k is 96 x 64, expected multiples of 64 and 16");
+}
+
+TEST_F(PrepareMarlinErrors, GroupsOutsideTheScales) {
+  Layer layer(WordSource::gptq, 4, 32, {.n = 128, .k = 64});
+  layer.input.row_order = MarlinRowOrder::act_order;
+  layer.w2.g_idx[64 + 5] = 2;
+  EXPECT_EQ(prepare_marlin(layer.input, serial_executor()).error().message(),
+            "w2 g_idx: expert 1 names group 2, expected 0 to 1");
+}
+
+TEST_F(PrepareMarlinErrors, ScalesThatFp8KernelsCannotHave) {
+  std::ranges::fill(layer_.w13.scales, std::byte{0x70});  // 8832 as f16
+  layer_.input.codes.activation = MarlinActivation::f8_e4m3;
+  EXPECT_THAT(refusal(), HasSubstr("times 512 is beyond f16"));
+}
+
+}  // namespace
+}  // namespace fewbit
