@@ -61,18 +61,26 @@ void move_codes(bool act8, const PaddedMatrix& matrix, std::span<const std::byte
 }
 
 template <Layout Words, Layout ZeroWords>
-void move_fp8(const PaddedMatrix& matrix, std::span<const std::byte> words,
-              const MarlinFp8Zeros& zeros, std::span<std::byte> tiles) {
+std::int64_t move_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,
+                      std::span<const std::byte> words, std::span<std::byte> tiles) {
+  const MarlinFp8Zeros& zeros = job.zeros;
   const Dims zero_dims{.n = matrix.from.n, .k = zeros.groups};
   const std::int64_t group = matrix.from.k / zeros.groups;
-  move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t code, Element e) {
-    std::uint64_t zero = marlin_middle;
+  std::int64_t lost = 0;
+  move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t stored, Element e) {
+    const auto code = static_cast<unsigned>(stored);
+    unsigned zero = marlin_middle;
     if (!zeros.words.empty()) {
       zero = e.n < 0 ? 0  // of padding, as its code
-                     : read_bits<4>(zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group));
+                     : static_cast<unsigned>(read_bits<4>(
+                           zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group)));
     }
-    return std::uint64_t{marlin_fp8_code(static_cast<unsigned>(code), static_cast<unsigned>(zero))};
+    if (job.rules == MarlinRules::as_vllm) return marlin_fp8_code_as_vllm(code, zero);
+    const auto exact = marlin_fp8_code(code, zero);
+    if (!exact) ++lost;
+    return exact.value_or(0);
   });
+  return lost;
 }
 
 template <Layout From>
@@ -140,12 +148,11 @@ void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
   }
 }
 
-void marlin_repack_fp8(const MarlinCodes& codes, const PaddedMatrix& matrix,
-                       std::span<const std::byte> words, const MarlinFp8Zeros& zeros,
-                       std::span<std::byte> tiles) {
-  codes.source == WordSource::gptq
-      ? move_fp8<GptqWords<4>, ColumnWords<4>>(matrix, words, zeros, tiles)
-      : move_fp8<AwqWords<4>, AwqWords<4>>(matrix, words, zeros, tiles);
+std::int64_t marlin_repack_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,
+                               std::span<const std::byte> words, std::span<std::byte> tiles) {
+  return job.source == WordSource::gptq
+             ? move_fp8<GptqWords<4>, ColumnWords<4>>(job, matrix, words, tiles)
+             : move_fp8<AwqWords<4>, AwqWords<4>>(job, matrix, words, tiles);
 }
 
 void marlin_zero_points(const MarlinCodes& codes, const PaddedMatrix& groups,

@@ -37,15 +37,23 @@ Result<void> check_marlin_codes(const std::string& name, const MarlinCodes& code
 void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
                    std::span<const std::byte> words, std::span<std::byte> tiles);
 
+// Where vLLM's bytes mean other weights than the source: the exact ones, or its own.
+enum class MarlinRules { exact, as_vllm };
+
 // The same for FP8 activations and 4-bit codes: each code becomes marlin_fp8_code of it and its
-// zero point. zeros: words as the source has them with k = groups of group_k; empty: 8 for all.
+// zero point. zeros: words as the source has them, with k = groups; empty: 8 for all.
+// Returns how many codes the kernels can't hold (exact rules); these become 0.
 struct MarlinFp8Zeros {
   std::span<const std::byte> words;
   std::int64_t groups = 1;
 };
-void marlin_repack_fp8(const MarlinCodes& codes, const PaddedMatrix& matrix,
-                       std::span<const std::byte> words, const MarlinFp8Zeros& zeros,
-                       std::span<std::byte> tiles);
+struct MarlinFp8Job {
+  WordSource source = WordSource::gptq;
+  MarlinRules rules = MarlinRules::exact;
+  MarlinFp8Zeros zeros;
+};
+std::int64_t marlin_repack_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,
+                               std::span<const std::byte> words, std::span<std::byte> tiles);
 
 // Zero points; dims.k = groups, to.n a multiple of 64. words and out: k * n * bits / 8 bytes of
 // `from` and `to`.

@@ -91,23 +91,43 @@ std::span<const std::int32_t> order_of(const Part& part, const Tensor& order, st
   return {reinterpret_cast<const std::int32_t*>(bytes.data()), bytes.size() / 4};
 }
 
+// How many codes were lost.
+std::int64_t pack_fp8_words(const Part& part, std::int64_t expert, std::span<std::byte> tiles) {
+  MarlinFp8Job job{.source = part.input.codes.source,
+                   .rules = part.input.rules,
+                   .zeros = {.words = {}, .groups = part.plan.stored_groups}};
+  if (part.matrix.zeros) job.zeros.words = share(part.matrix.zeros->bytes, part.experts, expert);
+  return marlin_repack_fp8(job, part.codes({}),
+                           share(part.matrix.words.bytes, part.experts, expert), tiles);
+}
+
+Result<void> refuse_lost(const Part& part, const std::vector<std::int64_t>& lost) {
+  for (std::size_t expert = 0; expert < lost.size(); ++expert) {
+    if (lost[expert] == 0) continue;
+    return Error{ErrorCode::invalid_argument,
+                 std::to_string(lost[expert]) + " codes of expert " + std::to_string(expert) +
+                     " are not -8 to 7 from their zero points, as FP8 kernels need them",
+                 part.name + " words"};
+  }
+  return {};
+}
+
 Result<Tensor> pack_words(const Part& part, const Tensor& order, Executor& executor) {
   const MarlinCodes& codes = part.input.codes;
   const Dims d = part.plan.dims;
   FEWBIT_TRY(OwnedTensor out,
              allocate_tensor(DType::i32, {part.experts, d.k / 16, d.n * codes.bits / 2}));
+  std::vector<std::int64_t> lost(static_cast<std::size_t>(part.experts));
   each_expert(part.experts, executor, [&](std::int64_t expert) {
-    const PaddedMatrix map = part.codes(order_of(part, order, expert));
-    const auto words = share(part.matrix.words.bytes, part.experts, expert);
     const auto tiles = share(out.bytes, part.experts, expert);
-    if (codes.activation != MarlinActivation::f8_e4m3) {
-      marlin_repack(codes, map, words, tiles);
-      return;
+    if (codes.activation == MarlinActivation::f8_e4m3) {
+      lost[static_cast<std::size_t>(expert)] = pack_fp8_words(part, expert, tiles);
+    } else {
+      marlin_repack(codes, part.codes(order_of(part, order, expert)),
+                    share(part.matrix.words.bytes, part.experts, expert), tiles);
     }
-    MarlinFp8Zeros zeros{.words = {}, .groups = part.plan.stored_groups};
-    if (part.matrix.zeros) zeros.words = share(part.matrix.zeros->bytes, part.experts, expert);
-    marlin_repack_fp8(codes, map, words, zeros, tiles);
   });
+  FEWBIT_TRY(refuse_lost(part, lost));
   return out.tensor;
 }
 
@@ -207,7 +227,7 @@ struct ScaleK {
   std::int64_t w2;
 };
 ScaleK scale_k(const MarlinInput& input, const MarlinPlan& plan) {
-  if (input.scale_rule == MarlinScaleRule::by_k) return {plan.w13.dims.k, plan.w2.dims.k};
+  if (input.rules == MarlinRules::exact) return {plan.w13.dims.k, plan.w2.dims.k};
   const bool awq = input.codes.source == WordSource::awq;
   return {input.intermediate_size, awq ? input.intermediate_size : plan.w2.dims.k};
 }

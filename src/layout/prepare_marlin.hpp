@@ -21,11 +21,6 @@
 
 namespace fewbit {
 
-// How the order of the scales is chosen: by the k of the matrix, or as vLLM, which asks for the
-// intermediate size in w13 too. With that at most the group size and several groups along
-// hidden_size, its kernels read other scales than were meant.
-enum class MarlinScaleRule { by_k, as_vllm };
-
 enum class MarlinRowOrder { stored, act_order };
 
 struct MarlinMatrix {
@@ -38,7 +33,10 @@ struct MarlinMatrix {
 
 struct MarlinInput {
   MarlinCodes codes;
-  MarlinScaleRule scale_rule = MarlinScaleRule::by_k;
+  // As vLLM: the order of w13's scales is chosen by the intermediate size, so with that at most the
+  // group size and several groups along hidden_size, its kernels read other scales than were meant;
+  // and marlin_fp8_code_as_vllm.
+  MarlinRules rules = MarlinRules::exact;
   MarlinRowOrder row_order = MarlinRowOrder::stored;  // act_order: gptq, 16-bit activations
   std::int64_t group_size = -1;                       // -1: one group over k
   std::int64_t hidden_size = 0;
@@ -79,8 +77,8 @@ struct MarlinResult {
   MarlinMatrixResult w13;
   MarlinMatrixResult w2;
 };
-// Errors: those of plan_marlin; invalid_argument for a group outside the scales (which and where);
-// limit (memory can't be had).
+// Errors: those of plan_marlin; invalid_argument for a group outside the scales, and for codes and
+// scales that FP8 kernels can't hold; limit (memory can't be had).
 Result<MarlinResult> prepare_marlin(const MarlinInput& input, Executor& executor);
 
 // Scales for int8 activations, in place: their share of the largest one as i16 of 1/4096 in the

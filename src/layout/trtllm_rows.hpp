@@ -3,7 +3,7 @@
 // interleaved, then rows shuffled within blocks.
 //
 // Row q of a block of 32 moves to 8 * (q%4) + q/4 (epilogue tiles of multiples of 128 rows), of a
-// block of 16 to 2 * (q%8) + q/8 (others). Gated: first, row n of the first half moves to 2n, of
+// block of 16 to 8 * (q%2) + q/2 (others). Gated: first, row n of the first half moves to 2n, of
 // the second half to 2 * (n - rows/2) + 1. The kernels want up rows in the first half.
 #pragma once
 
@@ -31,12 +31,12 @@ struct TrtllmRows {
     std::int64_t row = n;
     if (gating == Gating::gated) row = n < rows / 2 ? 2 * n : 2 * (n - rows / 2) + 1;
     if (block == TrtllmBlock::rows_32) return row / 32 * 32 + 8 * (row % 4) + row % 32 / 4;
-    return row / 16 * 16 + 2 * (row % 8) + row % 16 / 8;
+    return row / 16 * 16 + 8 * (row % 2) + row % 16 / 2;
   }
   // Which stored row lies there.
   FEWBIT_HD constexpr std::int64_t source(std::int64_t p) const {
     const std::int64_t row = block == TrtllmBlock::rows_32 ? p / 32 * 32 + 4 * (p % 8) + p % 32 / 8
-                                                           : p / 16 * 16 + 8 * (p % 2) + p % 16 / 2;
+                                                           : p / 16 * 16 + 2 * (p % 8) + p % 16 / 8;
     if (gating == Gating::ungated) return row;
     return row % 2 == 0 ? row / 2 : rows / 2 + row / 2;
   }

@@ -176,8 +176,9 @@ Result<Outputs> marlin_int4_fp8_preprocess(const GoldenCase& c) {
           const std::int64_t group = k / (dims.k / zero_dims.k);
           zero = read_bits<4>(zeros.view.bytes, ColumnWords<4>::place(zero_dims, n, group));
         }
-        write_bits<4>(out, ColumnWords<4>::place(dims, n, k),
-                      marlin_fp8_code(static_cast<unsigned>(code), static_cast<unsigned>(zero)));
+        write_bits<4>(
+            out, ColumnWords<4>::place(dims, n, k),
+            marlin_fp8_code_as_vllm(static_cast<unsigned>(code), static_cast<unsigned>(zero)));
       });
   return Outputs{{"qweight", tensor_of(DType::i32, shape, out)}};
 }

@@ -43,7 +43,7 @@ Result<MarlinInput> sizes_of(const GoldenCase& c, WordSource source) {
   if (const auto dtype = c.string_param("input_dtype")) {
     input.codes.activation = *dtype == "int8" ? MarlinActivation::int8 : MarlinActivation::f8_e4m3;
   }
-  input.scale_rule = MarlinScaleRule::as_vllm;
+  input.rules = MarlinRules::as_vllm;
   input.row_order = act_order(c) ? MarlinRowOrder::act_order : MarlinRowOrder::stored;
   FEWBIT_TRY(input.group_size, c.int_param("group_size"));
   FEWBIT_TRY(input.hidden_size, c.int_param("hidden_size"));

@@ -97,14 +97,28 @@ TEST(MarlinCodesTest, Fp8KernelsDecodeCodeMinusZero) {
   for (unsigned zero = 0; zero < 16; ++zero) {
     for (unsigned code = 0; code < 16; ++code) {
       const int difference = static_cast<int>(code) - static_cast<int>(zero);
-      if (difference < -8 || difference > 7) continue;
-      const unsigned v = marlin_fp8_code(code, zero);
-      const unsigned e4m3 = ((v & 8U) << 4) | ((v & 7U) + (v >> 3));
+      const auto v = marlin_fp8_code(code, zero);
+      ASSERT_EQ(v.has_value(), difference >= -8 && difference <= 7) << code << " " << zero;
+      if (!v) continue;
+      const unsigned e4m3 = ((*v & 8U) << 4) | ((*v & 7U) + (*v >> 3));
       EXPECT_EQ(f8_e4m3_to_f32(static_cast<std::uint8_t>(e4m3)) * marlin_fp8_scale_lift,
                 static_cast<float>(difference))
           << code << " " << zero;
     }
   }
+}
+
+// vLLM's own codes agree for the middle, and mean code - 8 below any other zero point.
+TEST(MarlinCodesTest, AsVllmAgreesForZeroPoint8Only) {
+  for (unsigned code = 0; code < 16; ++code) {
+    EXPECT_EQ(marlin_fp8_code_as_vllm(code, 8), marlin_fp8_code(code, 8));
+  }
+  EXPECT_EQ(marlin_fp8_code(0, 8), 15U);
+  EXPECT_EQ(marlin_fp8_code(7, 8), 8U);
+  EXPECT_EQ(marlin_fp8_code(15, 8), 7U);
+  EXPECT_EQ(marlin_fp8_code(6, 7), 8U);            // -1
+  EXPECT_EQ(marlin_fp8_code_as_vllm(6, 7), 9U);    // -2
+  EXPECT_EQ(marlin_fp8_code_as_vllm(15, 5), 10U);  // -3 instead of 10
 }
 
 TEST(MarlinScalesTest, AreSharesOfTheLargestForInt8Activations) {

@@ -158,7 +158,7 @@ TEST(PrepareMarlinTest, TheOrderOfScalesFollowsTheMatrixAndAsVllmOnRequest) {
   ASSERT_TRUE(right) << right.error().message();
   expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::grouped>(layer, layer.w13,
                                                                              right->w13, 2);
-  layer.input.scale_rule = MarlinScaleRule::as_vllm;
+  layer.input.rules = MarlinRules::as_vllm;
   const auto vllm = prepare_marlin(layer.input, serial_executor());
   ASSERT_TRUE(vllm);
   expect_same<GptqWords<4>, ColumnWords<4>, B12xPacked, ScaleOrder::single>(layer, layer.w13,
@@ -234,7 +234,24 @@ TEST_F(PrepareMarlinErrors, GroupsOutsideTheScales) {
             "w2 g_idx: expert 1 names group 2, expected 0 to 1");
 }
 
+TEST_F(PrepareMarlinErrors, CodesThatFp8KernelsCannotHave) {
+  layer_.input.codes.activation = MarlinActivation::f8_e4m3;
+  std::ranges::fill(layer_.w13.scales, std::byte{0});
+  std::ranges::fill(layer_.w2.scales, std::byte{0});
+  std::ranges::fill(layer_.w13.words, std::byte{0x88});
+  std::ranges::fill(layer_.w13.zeros, std::byte{0x88});
+  std::ranges::fill(layer_.w2.words, std::byte{0x7f});
+  std::ranges::fill(layer_.w2.zeros, std::byte{0x77});
+  // 15 - 7: every other one of 128 x 96 codes.
+  EXPECT_EQ(refusal(),
+            "w2 words: 6144 codes of expert 0 are not -8 to 7 from their zero points, as FP8 "
+            "kernels need them");
+  layer_.input.rules = MarlinRules::as_vllm;
+  EXPECT_EQ(refusal(), "");
+}
+
 TEST_F(PrepareMarlinErrors, ScalesThatFp8KernelsCannotHave) {
+  layer_.input.rules = MarlinRules::as_vllm;
   std::ranges::fill(layer_.w13.scales, std::byte{0x70});  // 8832 as f16
   layer_.input.codes.activation = MarlinActivation::f8_e4m3;
   EXPECT_THAT(refusal(), HasSubstr("times 512 is beyond f16"));
