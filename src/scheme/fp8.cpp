@@ -111,7 +111,8 @@ class Claim {
   std::string find_obstacle() {
     const Module& module = draft_.module;
     const std::string shape = shape_text(weight_.shape);
-    if (module.n < 1 || module.k < 1 || weight_.shape.size() > 3) {
+    const bool no_experts = weight_.shape.size() == 3 && module.experts < 1;
+    if (module.n < 1 || module.k < 1 || no_experts || weight_.shape.size() > 3) {
       return fmt::format("FP8 codes of shape {}, expected [rows, columns]", shape);
     }
     if (module.experts > 0 && module.expert != all_experts) {
@@ -193,9 +194,12 @@ class Claim {
 
 void claim_fp8(Inventory& inventory) {
   const std::optional<Fp8Config> config = read_fp8_config(inventory.declared);
-  // With an unknown method not even familiar names are sure.
+  // With an unknown method not even familiar names are sure, and torchao has names of its own.
   const Declaration* first = inventory.declared.first();
-  if (first != nullptr && first->producer == Producer::unknown) return;
+  if (first != nullptr &&
+      (first->producer == Producer::unknown || first->producer == Producer::torchao)) {
+    return;
+  }
   for (Draft& draft : inventory.drafts) {
     const TensorInfo* weight = draft.tensor("weight");
     if (draft.claimed || weight == nullptr || !is_f8_code(weight->dtype)) continue;

@@ -72,7 +72,8 @@ class Claim {
     module.n = n.value_or(0);
     module.k = k.value_or(0);
     if (weight.shape.size() == 3) module.experts = weight.shape[0];
-    if (module.n < 1 || module.k < 1) {
+    const bool no_experts = weight.shape.size() == 3 && module.experts < 1;
+    if (module.n < 1 || module.k < 1 || no_experts) {
       return fmt::format("codes of shape {} hold no matrix", shape_text(weight.shape));
     }
     if (module.experts > 0) {

@@ -35,6 +35,7 @@ const std::vector<Fingerprint>& fingerprints() {
       {Needs{{"trellis", {}}}, Producer::exl3, DType::i16, {}},
       {Needs{{"q_weight", {}}, {"q_invperm", {}}}, Producer::exl2, DType::i32, {}},
       {Needs{{"qweight", {}}, {"wscales", {}}}, Producer::unknown, DType::i32, {}},
+      {Needs{{"weight", DType::f8_e4m3}}, Producer::torchao, DType::f8_e4m3, {}},
       {Needs{{"weight", DType::i8}, {"weight_scale", {}}},
        Producer::unknown,
        DType::i8,

@@ -10,7 +10,7 @@ namespace {
 
 // 0: absent or no size.
 std::int64_t size_of(const ConfigSection& config, ConfigSection::Keys keys) {
-  const auto value = config.integer(keys, 1, std::int64_t{1} << 31);
+  const auto value = config.integer(keys, 1, std::int64_t{1} << 24);
   return value ? value->value_or(0) : 0;
 }
 
@@ -31,7 +31,7 @@ std::optional<std::array<std::int64_t, 3>> qkv_rows(const Checkpoint& checkpoint
   if (heads == 0) return std::nullopt;
   if (kv_heads == 0) kv_heads = heads;
   if (width == 0) width = size_of(config, {"hidden_size"}) / heads;
-  // All are below 2^31, so nothing overflows.
+  // All are at most 2^24, so nothing overflows.
   const std::int64_t q = heads * width;
   const std::int64_t kv = kv_heads * width;
   if (kv == 0 || q + 2 * kv != n) return std::nullopt;

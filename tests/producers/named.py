@@ -3,9 +3,11 @@
 
 import json
 
+import ml_dtypes
 import numpy as np
 from case import Case, bf16, random, spread
 
+DTYPE_F8 = ml_dtypes.float8_e4m3fn
 MODULE = "model.layers.0.mlp.up_proj"
 NF4 = np.array(
     [
@@ -105,6 +107,8 @@ def by_tensors():
     yield named("hqq", config("hqq"), {"W_q": np.zeros((8, 32), np.uint8), "scale": f16, "zero": f16}, "HQQ: codes, scales and zeros")
     yield named("exl2", {}, exl2, "EXL2: groups of different widths")
     yield named("exl3", config("exl3"), trellis, "EXL3: trellis codes")
+    f8 = {"weight": np.zeros((16, 32), np.uint8).view(DTYPE_F8), "weight_scale": np.ones((16, 1), np.float32)}
+    yield named("torchao-f8", config("torchao"), f8, "torchao: tensors of its own")
     mlx = {"weight": np.zeros((16, 4), np.uint32), "scales": f16.reshape(16, 1), "biases": f16.reshape(16, 1)}
     yield named("mlx", {"quantization": {"bits": 4, "group_size": 32}}, mlx, "MLX: words along the rows")
 
