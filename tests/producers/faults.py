@@ -91,6 +91,35 @@ def modelopt_model(name):
     return Case(name, tensors, config(quantization_config=block))
 
 
+def fp8(rng, module, n, k):
+    return {
+        f"{module}.weight": e4m3(rng.normal(0, 50, (n, k))),
+        f"{module}.weight_scale": np.float32(0.001),
+    }
+
+
+def fp8_model(name):
+    rng = random(name)
+    tensors = backbone(rng)
+    for module, n, k in projections():
+        tensors |= fp8(rng, module, n, k)
+    ignored = ["lm_head", "model.layers.0.mlp.gate", "model.layers.0.self_attn"]
+    block = {"quant_method": "fp8", "activation_scheme": "dynamic", "ignored_layers": ignored}
+    case = Case(name, tensors, config(quantization_config=block))
+    case.warnings = ("layer-not-runnable",)
+    return case
+
+
+def mxfp8_matrix(name):
+    """One matrix with exponents in bytes."""
+    rng = random(name)
+    tensors = {
+        "model.layers.0.mlp.up_proj.weight": e4m3(rng.normal(0, 50, (8, 64))),
+        "model.layers.0.mlp.up_proj.weight_scale": rng.integers(110, 120, (8, 2)).astype(np.uint8),
+    }
+    return Case(name, tensors, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MXFP8"}})
+
+
 def plain_model(name):
     rng = random(name)
     tensors = backbone(rng)
@@ -235,6 +264,28 @@ NVFP4_FAULTS = {
 }
 
 
+def listed(*entries):
+    def apply(case):
+        block(case, ignored_layers=[*case.config["quantization_config"]["ignored_layers"], *entries])
+
+    return apply
+
+
+FP8_FAULTS = {
+    "module-unreadable": lambda c: remove(c, UP + ".weight_scale"),
+    "scale-exponents": lambda c: set_tensor(c, UP + ".weight_scale", np.full((INNER, 1), 120, np.float32)),
+    "scale-direction": lambda c: set_tensor(c, UP + ".weight_scale", np.float32(1000.5)),
+    "scale-nan": lambda c: set_tensor(c, UP + ".weight_scale", np.float32(np.nan)),
+    "pattern-unmatched": listed("re:.*gate"),
+    "config-excludes-quantized": listed("experts.0.up_proj"),
+    "config-expects-quantized": lambda c: block(c, ignored_layers=["lm_head", "mlp.gate"]),
+}
+
+MXFP8_FAULTS = {
+    "scale-nan": lambda c: change(c, "model.layers.0.mlp.up_proj.weight_scale", 5, 255),
+}
+
+
 def wide(name):
     """Layers 1 and 10 to 12; the entry names the first."""
     case = plain_model(name)
@@ -372,6 +423,8 @@ def with_fault(make, base, rule, apply):
 def cases():
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
+        ("fp8", fp8_model, FP8_FAULTS),
+        ("mxfp8", mxfp8_matrix, MXFP8_FAULTS),
         ("layers", wide, {"pattern-wide": too_wide}),
         (
             "plain",
