@@ -320,14 +320,21 @@ class BadInput(Copy):
         self.expect_error("num_hidden_layers is 5", "decoder layer 5", "config.json")
 
     def test_check_finds_what_eval_refuses(self):
-        self.change_config(hidden_act="mystery")
+        self.change_config(hidden_act=3)
         self.assertEqual(self.findings()["config-unreadable"]["level"], "error")
         self.change_config(hidden_act="silu", max_position_embeddings=2**32)
         self.assertIn("config-unreadable", self.findings())
         for command in ("eval", "check"):
             self.expect_error("max_position_embeddings", "4294967296", command=command)
-        self.change_config(max_position_embeddings=512, model_type="mixtral")
-        self.assertIn("config-unreadable", self.findings())
+
+    def test_what_fewbit_does_not_run_is_no_fault_of_the_checkpoint(self):
+        self.change_config(hidden_act="mystery")
+        self.expect_error("mystery", "silu")
+        report = run_json(self, "check", self.model)
+        self.assertFalse(report["runnable"])
+        rules = {f["rule"]: f["level"] for f in report["findings"]}
+        self.assertEqual(rules["model-not-runnable"], "info")
+        self.change_config(hidden_act="silu", model_type="mixtral")
         self.expect_error("mixtral", "qwen3_moe")
 
     def test_a_renamed_tensor_is_missing_and_unexpected(self):

@@ -221,19 +221,20 @@ def published(name, turned=False):
         "quant_method": "compressed-tensors",
         "format": "mixed-precision",
         "config_groups": groups,
-        "ignore": ["lm_head", r"re:.*mlp\.gate$", r"re:.*layers\.2\..*"],
+        "ignore": ["lm_head", r"re:.*mlp\.gate$", r"re:.*layers\.1\..*"],
     }
     modules = {f"{EXPERT}{part}_proj": fp4(rng, 64, 64) for part in ("gate", "up", "down")}
     modules |= {f"model.layers.0.self_attn.{part}_proj": fp8(rng, 64, 64, "channel") for part in "qkvo"}
     case = case_of(name, modules, {"quantization_config": block}, "compressed-tensors")
-    for module in ("layers.0.mlp.gate", "layers.2.mlp.gate", "layers.2.mlp.experts.0.up_proj", "layers.2.self_attn.q_proj"):
-        plain = bf16(rng.uniform(-1, 1, (4 if module.endswith("gate") else 64, 64)))
+    plain_modules = ["layers.0.mlp.gate", "layers.1.mlp.gate"]
+    plain_modules += [f"layers.1.mlp.experts.0.{part}_proj" for part in ("gate", "up", "down")]
+    plain_modules += [f"layers.1.self_attn.{part}_proj" for part in "qkvo"]
+    for module in plain_modules:
+        plain = bf16(rng.uniform(-1, 1, (1 if module.endswith("mlp.gate") else 64, 64)))
         case.tensors[f"model.{module}.weight"] = plain
         case.schemes[f"model.{module}"] = "bf16"
         case.values[f"model.{module}.weight"] = plain.astype(np.float64)
     case.schemes |= {f"{EXPERT}up_proj": "NVFP4", "model.layers.0.self_attn.q_proj": "FP8"}
-    # The layer between and the other projections of layer 2 are left out.
-    case.warnings = ("experts-missing", "layers-missing", "fused-schemes-differ", "experts-differ")
     return case
 
 
