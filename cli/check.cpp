@@ -11,6 +11,8 @@
 #include "layer_problem.hpp"
 #include "memory_plan.hpp"
 #include "model/families/family.hpp"
+#include "progress.hpp"
+#include "scheme/validation.hpp"
 #include "select/select.hpp"
 #include "splits.hpp"
 #include "table.hpp"
@@ -126,13 +128,23 @@ bool is_runnable(const Report& report) {
                       [](const Finding& f) { return f.level == Level::error; });
 }
 
+// Scales of a large checkpoint take a while.
+Result<std::vector<Finding>> validate_visibly(const Report& report, const Options& options) {
+  ProgressBar bar("checking", Unit::modules);
+  std::vector<Finding> found =
+      validate(report.checkpoint, report.identified, options.depth(), bar.callback());
+  if (was_interrupted()) return Error{ErrorCode::cancelled, "stopped by a signal", options.path};
+  return found;
+}
+
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
   Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}};
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
-  add_findings(report.findings, validate(checkpoint, report.identified, options.depth()));
+  FEWBIT_TRY(const std::vector<Finding> found, validate_visibly(report, options));
+  add_findings(report.findings, found);
   report.inventory = take_inventory(checkpoint, report.identified);
   describe_layer(report);
   describe_tokenizer(report);

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 namespace fewbit::cli {
 
@@ -95,14 +96,16 @@ const CLI::Validator not_empty(
     [](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
 
 CLI::Validator number_between(double low, double high) {
-  const std::string range = fmt::format("{:g} to {:g}", low, high);
+  const bool open = high >= std::numeric_limits<float>::max();
+  const std::string range =
+      open ? fmt::format("{:g} or more", low) : fmt::format("{:g} to {:g}", low, high);
   return CLI::Validator(
       [low, high, range](const std::string& text) {
         double value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool number = error == std::errc{} && end == text.data() + text.size();
         return number && value >= low && value <= high ? std::string()
-                                                       : "'" + text + "' is not from " + range;
+                                                       : "'" + text + "' is not " + range;
       },
       range);
 }

@@ -56,7 +56,8 @@ Result<int> run_convert(const Options& options) {
   print_out("wrote {}\n  {} matrices decoded to {}, {} tensors kept\n  {} -> {}\n", options.output,
             report.decoded_tensors, options.target, report.kept_tensors,
             bytes_text(report.source_bytes), bytes_text(report.output_bytes));
-  print_out("  {} values had to be rounded to {}\n", report.inexact_values, options.target);
+  print_out("  {} values had to be rounded to {}{}\n", report.inexact_values, options.target,
+            report.inexact_values > 0 ? "; --to f32 rounds none" : "");
   return exit_fine;
 }
 

@@ -28,6 +28,12 @@ Error at(const std::string& file, const Error& error) {
 }
 
 Result<Measured> evaluate_file(const Options& options, const LoadedModel& loaded) {
+  const std::int64_t context = loaded.model.config().max_positions;
+  if (options.window > context) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} tokens, but the model's context has {}", options.window, context),
+                 "--window"};
+  }
   FEWBIT_TRY(const std::string text, read_text_file(options.text));
   const Result<std::vector<std::int32_t>> ids = loaded.tokenizer.encode(text);
   if (!ids) return at(options.text, ids.error());

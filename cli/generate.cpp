@@ -112,6 +112,9 @@ Result<int> run_generate(Options& options) {
   const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
   print_out("\n");
   std::fflush(stdout);
+  if (new_tokens < options.generate.max_new_tokens && !g.stopped_by_eos) {
+    print_err("stopped: the context of {} tokens is full\n", loaded.model.config().max_positions);
+  }
   print_err("{} tokens at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n", new_tokens,
             rate(new_tokens, g.decode_seconds), g.prompt_tokens,
             rate(g.prompt_tokens, g.prefill_seconds), model_line(options, loaded.model));

@@ -61,6 +61,7 @@ int run(int argc, char** argv, bool json) {
       "fewbit"};
   app.set_version_flag("--version", "fewbit " FEWBIT_VERSION);
   app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();
   app.footer(
       "Each command has its own --help with examples. Environment: FEWBIT_ISA, FEWBIT_BACKEND, "
       "FEWBIT_THREADS.");

@@ -27,7 +27,7 @@ void install_handlers() {
 
 std::string amount(Unit unit, double value) {
   if (unit == Unit::bytes) return bytes_text(static_cast<std::uint64_t>(value));
-  return fmt::format("{:.0f} tokens", value);
+  return fmt::format("{:.0f} {}", value, unit == Unit::tokens ? "tokens" : "modules");
 }
 
 int terminal_columns() {

@@ -15,7 +15,7 @@ namespace fewbit::cli {
 void catch_interrupts();
 bool was_interrupted();
 
-enum class Unit { bytes, tokens };
+enum class Unit { bytes, tokens, modules };
 
 class ProgressBar {
  public:

@@ -44,9 +44,16 @@ void validate_module(Validation& validation, const Module& module) {
 
 std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
                               Depth depth) {
+  return validate(checkpoint, identified, depth, [](std::uint64_t, std::uint64_t) { return true; });
+}
+
+std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
+                              Depth depth, const ValidationProgress& progress) {
   Validation validation{checkpoint, identified, depth, {}};
   ExpertScales experts;
+  std::uint64_t done = 0;
   for (const Module& module : identified.modules) {
+    if (!progress(done++, identified.modules.size())) break;
     validate_module(validation, module);
     if (depth != Depth::headers) validate_scale_values(validation, module, experts);
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of validate(), one file a subject.
+// validate() with progress, and its parts, one file a subject.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -10,6 +12,11 @@
 #include "scheme/finding_groups.hpp"
 
 namespace fewbit {
+
+// Modules done and in all; false: stop, what was found so far is returned.
+using ValidationProgress = std::function<bool(std::uint64_t, std::uint64_t)>;
+std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
+                              Depth depth, const ValidationProgress& progress);
 
 struct Validation {
   const Checkpoint& checkpoint;
