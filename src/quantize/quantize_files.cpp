@@ -56,8 +56,11 @@ bool is_side_file(const fs::path& path) {
   constexpr std::array<std::string_view, 10> weights = {
       ".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".ckpt", ".npz"};
   const std::string name = path.filename().string();
-  if (name == "config.json" || name == "hf_quant_config.json" || name.starts_with('.'))
-    return false;
+  // All places of a quantization config: none holds for the new weights.
+  constexpr std::array<std::string_view, 4> configs = {"config.json", "hf_quant_config.json",
+                                                       "quantize_config.json", "quant_config.json"};
+  if (std::find(configs.begin(), configs.end(), name) != configs.end()) return false;
+  if (name.starts_with('.')) return false;
   if (name.ends_with(".index.json")) return false;
   return std::find(weights.begin(), weights.end(), path.extension().string()) == weights.end();
 }

@@ -87,10 +87,19 @@ void check_block(const Fp8Config& config, const Module& module, const Stored& st
               fmt::format("{}, as the scales say", block_text(grid))});
 }
 
+// "torch.float8_e4m3fn", "float8_e4m3", "e4m3": one format.
+std::string_view format_name(std::string_view text) {
+  for (const std::string_view prefix : {"torch.", "float8_"}) {
+    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  }
+  return text;
+}
+
 void check_format(const Fp8Config& config, const Module& module, FindingGroups& groups) {
   const bool e5m2 =
       module.scheme.weight == DType::f8_e5m2 || module.scheme.weight == DType::f8_e5m2fnuz;
-  if (config.format.empty() || config.format.starts_with(e5m2 ? "e5m2" : "e4m3")) return;
+  if (config.format.empty() || format_name(config.format).starts_with(e5m2 ? "e5m2" : "e4m3"))
+    return;
   groups.add(module.role,
              {Level::warning, "config-fp8-format", module.name,
               fmt::format("{} says fmt {}", config.where, config.format),

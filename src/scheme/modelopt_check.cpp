@@ -40,7 +40,9 @@ void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
     const Scheme& scheme = draft.module.scheme;
     const bool grouped = scheme.weight == DType::f4_e2m1 || scheme.weight == DType::i4;
     if (scheme.producer != Producer::modelopt || !grouped || !scheme.scale) continue;
-    const std::int64_t size = scheme.scale->granularity.cols;
+    // One group a row is as long as the row.
+    const std::int64_t cols = scheme.scale->granularity.cols;
+    const std::int64_t size = cols == 0 ? draft.module.k : cols;
     const auto other =
         std::find_if(config.group_sizes.begin(), config.group_sizes.end(),
                      [&](const std::string& text) { return text != std::to_string(size); });

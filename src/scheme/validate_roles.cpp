@@ -58,7 +58,9 @@ void validate_quantized(Validation& validation, const Module& module) {
 void validate_roles(Validation& validation) {
   std::map<int, std::int64_t> routers;  // rows by layer
   for (const Module& module : validation.identified.modules) {
-    if (module.scheme.quantized()) validate_quantized(validation, module);
+    // Of an unknown method it is only said that nothing is sure.
+    const bool known = module.scheme.producer != Producer::unknown;
+    if (module.scheme.quantized() && known) validate_quantized(validation, module);
     if (module.role == Role::router && module.n > 0) routers[module.layer] = module.n;
   }
   for (const Module& module : validation.identified.modules) {

@@ -62,6 +62,8 @@ def granular(name, shape, scale_shape, rows, cols, text, dtype=np.float32, code=
 def tensors_and_rows():
     static = {"input_scale": np.float32(0.1)}
     yield granular("tensor", (24, 40), (), 0, 0, "e4m3, f32 scale a tensor, e4m3 act", config=config())
+    for name in ["float8_e4m3fn", "torch.float8_e4m3fn", "E4M3"]:
+        yield granular(f"fmt-{name}", (24, 40), (), 0, 0, "e4m3, f32 scale a tensor", config=config(fmt=name))
     yield granular("tensor-1", (24, 40), (1,), 0, 0, "scale a tensor", config=config(activation_scheme="static"), more=static)
     yield granular("tensor-no-config", (24, 40), (1, 1), 0, 0, "f32 scale a tensor)")
     yield granular("row", (24, 40), (24, 1), 1, 0, "bf16 scale a row", bf16(0).dtype, config=config())

@@ -136,6 +136,7 @@ def integer_cases():
         name = {"float32": "f32", "float16": "f16"}.get(np.dtype(dtype).name, "bf16")
         made = with_vector(*int4(rng, dtype=dtype), rng)
         yield one(f"int4-awq-{name}", made, awq.format(name), block("W4A16_AWQ", group_size=128))
+    yield one("int4-awq-one-group", int4(rng, k=128), "ModelOpt INT4", block("W4A16_AWQ", group_size=128))
     made = int4(rng)
     made[0]["weight_scale_2"] = np.float32(0.5)  # of the products, not of the weights
     yield one("w4a8-awq", made, "e4m3 activations", block("W4A8_AWQ", awq_block_size=128))

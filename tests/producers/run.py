@@ -81,6 +81,14 @@ def value_problems(case, folder):
     return problems
 
 
+def decoded_problems(program, case, folder):
+    """What was decoded has the values, and is plain for the tool itself."""
+    _, report = fewbit(program, "check", folder, "--json")
+    producer = report.get("producer")
+    plain = [] if producer == "unquantized" else [f"the decoded checkpoint is {producer} for check"]
+    return plain + value_problems(case, folder)
+
+
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
     problems = findings_problems(case, *fewbit(program, "check", folder / "checkpoint", "--weights", "--json"))
@@ -92,7 +100,7 @@ def problems_of(program, case, folder):
             problems += scheme_problems(case, modules)
     if case.values and not case.faults:
         code, report = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
-        problems += value_problems(case, folder / "decoded") if code == 0 else [f"convert failed: {report}"]
+        problems += decoded_problems(program, case, folder / "decoded") if code == 0 else [f"convert failed: {report}"]
     return problems
 
 
