@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "scheme/reader.hpp"
@@ -27,6 +29,16 @@ void Draft::claim(Scheme scheme) {
 void Draft::refuse(Scheme scheme, std::string why) {
   claim(scheme);
   module.unreadable = std::move(why);
+}
+
+bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::string_view suffix) {
+  const TensorInfo* info = draft.tensor(suffix);
+  if (suffix != "weight_zero_point" || info == nullptr || inventory.checkpoint == nullptr) {
+    return false;
+  }
+  const Tensor tensor = inventory.checkpoint->tensor(*info);
+  return std::all_of(tensor.view.bytes.begin(), tensor.view.bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 }  // namespace fewbit

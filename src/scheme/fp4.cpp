@@ -110,7 +110,8 @@ class Claim {
   std::string_view unapplied_part() const {
     for (const Module::Part& part : draft_.module.parts) {
       const bool known = part.suffix == parts_.codes || part.suffix == parts_.scale ||
-                         part.suffix == parts_.global || one_of(part.suffix, input_names);
+                         part.suffix == parts_.global || one_of(part.suffix, input_names) ||
+                         is_left_over_zero(inventory_, draft_, part.suffix);
       if (!known && is_quantization_suffix(part.suffix)) return part.suffix;
     }
     return {};

@@ -25,14 +25,16 @@ bool is_f8_code(DType dtype) {
 // Beside FP8 codes these say nothing of the weights.
 bool is_activation_part(std::string_view suffix) {
   return suffix == "input_scale" || suffix == "activation_scale" || suffix == "input_scale_ub" ||
-         suffix == "qscale_act" || suffix == "input_amax" || suffix == "weight_amax";
+         suffix == "input_zero_point" || suffix == "qscale_act" || suffix == "input_amax" ||
+         suffix == "weight_amax";
 }
 
 // A part that changes the values and that nothing here applies; empty when there is none.
-std::string_view unapplied_part(const Module& module) {
-  const std::vector<std::string_view> scales = scale_parts(module);
-  for (const Module::Part& part : module.parts) {
-    const bool known = std::find(scales.begin(), scales.end(), part.suffix) != scales.end() ||
+std::string_view unapplied_part(const Inventory& inventory, const Draft& draft) {
+  const std::vector<std::string_view> scales = scale_parts(draft.module);
+  for (const Module::Part& part : draft.module.parts) {
+    const bool known = is_left_over_zero(inventory, draft, part.suffix) ||
+                       std::find(scales.begin(), scales.end(), part.suffix) != scales.end() ||
                        is_activation_part(part.suffix) || part.suffix == "pre_quant_scale";
     if (!known && is_quantization_suffix(part.suffix)) return part.suffix;
   }
@@ -122,7 +124,7 @@ class Claim {
       std::string order = plain_fused_obstacle(inventory_, module, weight_.shape);
       if (!order.empty()) return order;
     }
-    if (const std::string_view part = unapplied_part(module); !part.empty()) {
+    if (const std::string_view part = unapplied_part(inventory_, draft_); !part.empty()) {
       return fmt::format("{} beside FP8 codes: what it does to the weights is not known", part);
     }
     if (config_ && !config_->scale_semantics.empty()) {

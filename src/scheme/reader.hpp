@@ -44,6 +44,9 @@ struct Inventory {
   std::vector<Finding> findings;
 };
 
+// Zero points that compressed-tensors left beside symmetric weights: nothing but zeros.
+bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::string_view suffix);
+
 struct Reader {
   Producer producer;
   void (*claim)(Inventory&);

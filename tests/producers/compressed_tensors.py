@@ -314,6 +314,14 @@ def good():
     yield int8("ct-naive-int8", kind="naive-quantized")
     for granularity in ("tensor", "channel", "block", "mx"):
         yield fp8_case(granularity)
+    for case, dtype in [(fp8_case("channel"), e4m3(0).dtype), (fp8_case("tensor"), np.int8), (nvfp4(), e4m3(0).dtype)]:
+        case.name += "-left-over-zeros"
+        for module in case.schemes:
+            if f"{module}.weight_scale" in case.tensors:
+                shape = case.tensors[f"{module}.weight_scale"].shape
+                case.tensors[f"{module}.weight_zero_point"] = np.zeros(shape, dtype)
+        case.faults = ()
+        yield case
     yield mixed()
     yield published("ct-mixed-published")
     yield published("ct-mixed-published-turned", turned=True)
