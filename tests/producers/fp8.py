@@ -280,7 +280,7 @@ def faults():
     yield fault(
         "zero-points",
         "module-unreadable",
-        lambda tensors: tensors.update({f"{MODULE}.weight_zero_point": np.zeros((3, 2), np.int8)}),
+        lambda tensors: tensors.update({f"{MODULE}.weight_zero_point": np.eye(3, 2, dtype=np.int8)}),
         "weight_zero_point beside FP8 codes",
     )
     yield fault("rank", "module-unreadable", replaced(weight, codes(random("rank"), (3, 10, 20))), "weight of shape [3, 10, 20]")
