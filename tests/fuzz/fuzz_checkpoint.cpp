@@ -81,11 +81,12 @@ void check_matrix(const fewbit::Checkpoint& checkpoint, const fewbit::Module& mo
   if (!fewbit::dequantize_rows(*matrix, matrix->n - 1, row)) std::abort();
 }
 
-// Codes never pass for plain values.
+// Codes never pass for plain values. Masks are plain BOOL tensors, and nobody's codes.
 void check_plain(const fewbit::Checkpoint& checkpoint, const fewbit::Module& module) {
   if (module.scheme.quantized() || !module.unreadable.empty()) return;
   const fewbit::TensorInfo* weight = checkpoint.find(module.part("weight"));
-  if (weight != nullptr && weight->shape.size() >= 2 && fewbit::dtype_bits(weight->dtype) < 16) {
+  if (weight != nullptr && weight->dtype != fewbit::DType::boolean && weight->shape.size() >= 2 &&
+      fewbit::dtype_bits(weight->dtype) < 16) {
     std::abort();
   }
 }
