@@ -80,7 +80,7 @@ void add_explain(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1 << 20));
   command
       ->add_option("--device", options->device,
-                   "cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:amx")
+                   "cpu (this machine), cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx")
       ->check(CLI::Validator(check_device, "DEVICE"));
   add_backend_option(*command, options->backend);
   add_activation_dtype_option(*command, options->activation_dtype);

@@ -4,7 +4,7 @@
 // (0, 2, 4, 6, 1, 3, 5, 7)[i], byte i column (0, 2, 1, 3)[i].
 #pragma once
 
-#include "layout/place.hpp"
+#include "layout/column_words.hpp"
 
 namespace fewbit {
 
@@ -16,28 +16,16 @@ FEWBIT_HD constexpr std::int64_t awq_column(std::int64_t slot, std::int64_t per_
   return slot % (per_word / 2) * 2 + slot / (per_word / 2);
 }
 
-template <int code_bits>
-struct AwqWords {
-  static constexpr int bits = code_bits;
-  static constexpr std::int64_t per_word = 32 / bits;
-
-  FEWBIT_HD static constexpr bool accepts(Dims d) {
-    return d.n > 0 && d.k > 0 && d.n % per_word == 0;
+struct AwqSlots {
+  FEWBIT_HD static constexpr std::int64_t slot(std::int64_t c, std::int64_t per_word) {
+    return awq_slot(c, per_word);
   }
-  FEWBIT_HD static constexpr std::int64_t bytes(Dims d) { return d.k * (d.n / per_word) * 4; }
-  FEWBIT_HD static constexpr std::int64_t spare_bits(Dims /*dims*/) { return 0; }
-
-  FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
-    const std::int64_t bit = awq_slot(n % per_word, per_word) * bits;
-    return {.byte = (k * (d.n / per_word) + n / per_word) * 4 + bit / 8,
-            .bit = static_cast<int>(bit % 8)};
-  }
-  FEWBIT_HD static constexpr Element inverse(Dims d, Place p) {
-    const std::int64_t word = p.byte / 4;
-    const std::int64_t words = d.n / per_word;
-    const std::int64_t slot = (p.byte % 4 * 8 + p.bit) / bits;
-    return {.n = word % words * per_word + awq_column(slot, per_word), .k = word / words};
+  FEWBIT_HD static constexpr std::int64_t column(std::int64_t slot, std::int64_t per_word) {
+    return awq_column(slot, per_word);
   }
 };
+
+template <int bits>
+using AwqWords = ColumnWords<bits, AwqSlots>;
 
 }  // namespace fewbit

@@ -7,7 +7,17 @@
 
 namespace fewbit {
 
-template <int code_bits>
+// Column c of a word lies in its slot c.
+struct PlainSlots {
+  FEWBIT_HD static constexpr std::int64_t slot(std::int64_t c, std::int64_t /*per_word*/) {
+    return c;
+  }
+  FEWBIT_HD static constexpr std::int64_t column(std::int64_t slot, std::int64_t /*per_word*/) {
+    return slot;
+  }
+};
+
+template <int code_bits, class Slots = PlainSlots>
 struct ColumnWords {
   static constexpr int bits = code_bits;
   static constexpr std::int64_t per_word = 32 / bits;
@@ -19,14 +29,15 @@ struct ColumnWords {
   FEWBIT_HD static constexpr std::int64_t spare_bits(Dims /*dims*/) { return 0; }
 
   FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
-    const std::int64_t bit = n % per_word * bits;
+    const std::int64_t bit = Slots::slot(n % per_word, per_word) * bits;
     return {.byte = (k * (d.n / per_word) + n / per_word) * 4 + bit / 8,
             .bit = static_cast<int>(bit % 8)};
   }
   FEWBIT_HD static constexpr Element inverse(Dims d, Place p) {
     const std::int64_t word = p.byte / 4;
     const std::int64_t words = d.n / per_word;
-    return {.n = word % words * per_word + (p.byte % 4 * 8 + p.bit) / bits, .k = word / words};
+    const std::int64_t slot = (p.byte % 4 * 8 + p.bit) / bits;
+    return {.n = word % words * per_word + Slots::column(slot, per_word), .k = word / words};
   }
 };
 

@@ -4,14 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 
 #include "model/utf8.hpp"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "scheme/pcre2_handles.hpp"
 
 namespace fewbit {
 namespace {
@@ -23,31 +20,10 @@ constexpr std::uint64_t base_match_limit = 10'000'000;
 constexpr std::uint64_t match_limit_per_byte = 16;
 constexpr std::uint32_t heap_limit_kib = 256U << 10;
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct FreeMatchData {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-struct FreeMatchContext {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
-
-const PCRE2_UCHAR* as_units(std::string_view text) {
-  static constexpr PCRE2_UCHAR nothing = 0;
-  return text.empty() ? &nothing : reinterpret_cast<const PCRE2_UCHAR*>(text.data());
-}
-
-std::string pcre2_message(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
-
 }  // namespace
 
 struct TokenizerPattern::State {
-  std::unique_ptr<pcre2_code, FreeCode> code;
+  Pcre2Code code;
   std::string pattern;
   std::string where;
 };
@@ -73,8 +49,8 @@ Result<TokenizerPattern> TokenizerPattern::compile(std::string_view pattern, Kin
   }
   int code = 0;
   PCRE2_SIZE offset = 0;
-  std::unique_ptr<pcre2_code, FreeCode> compiled(
-      pcre2_compile(as_units(text), text.size(), options, &code, &offset, nullptr));
+  Pcre2Code compiled(
+      pcre2_compile(pcre2_units(text), text.size(), options, &code, &offset, nullptr));
   if (!compiled) {
     return Error{ErrorCode::unsupported,
                  fmt::format("pattern '{}': {} at byte {} of '{}'", pattern, pcre2_message(code),
@@ -93,11 +69,11 @@ struct TokenizerPattern::Search::State {
   std::string_view text;
   std::size_t at = 0;
   std::optional<std::size_t> last_end;
-  std::unique_ptr<pcre2_match_data, FreeMatchData> data;
-  std::unique_ptr<pcre2_match_context, FreeMatchContext> context;
+  Pcre2MatchData data;
+  Pcre2MatchContext context;
 
   int match(std::uint32_t options) const {
-    return pcre2_match(pattern->code.get(), as_units(text), text.size(), at,
+    return pcre2_match(pattern->code.get(), pcre2_units(text), text.size(), at,
                        options | PCRE2_NO_UTF_CHECK, data.get(), context.get());
   }
 };

@@ -3,13 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
 
 #include "core/quote.hpp"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "scheme/pcre2_handles.hpp"
 
 namespace fewbit {
 namespace {
@@ -20,39 +17,15 @@ constexpr std::uint32_t match_limit = 50'000;
 constexpr std::uint32_t depth_limit = 5'000;
 constexpr std::uint32_t heap_limit_kib = 8U << 10;
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct FreeMatchData {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-struct FreeMatchContext {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
-struct FreeCompileContext {
-  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
-};
-
-const PCRE2_UCHAR* as_units(std::string_view text) {
-  static constexpr PCRE2_UCHAR nothing = 0;
-  return text.empty() ? &nothing : reinterpret_cast<const PCRE2_UCHAR*>(text.data());
-}
-
-std::string pcre2_message(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
-
 }  // namespace
 
 struct PythonRegex::State {
   std::string pattern;
   std::string where;
-  std::unique_ptr<pcre2_code, FreeCode> code;
+  Pcre2Code code;
   // Reused from match to match: a regex belongs to one thread.
-  std::unique_ptr<pcre2_match_data, FreeMatchData> data;
-  std::unique_ptr<pcre2_match_context, FreeMatchContext> context;
+  Pcre2MatchData data;
+  Pcre2MatchContext context;
 };
 
 PythonRegex::PythonRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -67,15 +40,14 @@ Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::st
                  where};
   }
   FEWBIT_TRY(const std::string text, translate_python_regex(pattern, where));
-  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
-      pcre2_compile_context_create(nullptr));
+  const Pcre2CompileContext context(pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int code = 0;
   PCRE2_SIZE offset = 0;
   auto state = std::make_unique<State>();
   state->pattern = std::string(pattern);
   state->where = where;
-  state->code.reset(pcre2_compile(as_units(text), text.size(),
+  state->code.reset(pcre2_compile(pcre2_units(text), text.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
                                   context.get()));
   if (!state->code) {
@@ -97,7 +69,7 @@ Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::st
 Result<bool> PythonRegex::match(std::string_view text) const {
   const State& s = *state_;
   const auto run = [&](std::uint32_t options) {
-    return pcre2_match(s.code.get(), as_units(text), text.size(), 0, options | PCRE2_ANCHORED,
+    return pcre2_match(s.code.get(), pcre2_units(text), text.size(), 0, options | PCRE2_ANCHORED,
                        s.data.get(), s.context.get());
   };
   int found = run(0);

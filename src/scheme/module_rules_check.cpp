@@ -8,6 +8,7 @@
 #include "scheme/finding_groups.hpp"
 #include "scheme/fused_names.hpp"
 #include "scheme/module_rules.hpp"
+#include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -71,22 +72,7 @@ void check_fused(Inventory& inventory, const ModuleRules& rules) {
 
 // Matrices that quantizers take unless they are told not to.
 bool is_taken(Role role) {
-  switch (role) {
-    case Role::gate_proj:
-    case Role::up_proj:
-    case Role::down_proj:
-    case Role::gate_up_proj:
-    case Role::shared_gate_proj:
-    case Role::shared_up_proj:
-    case Role::shared_down_proj:
-    case Role::q_proj:
-    case Role::k_proj:
-    case Role::v_proj:
-    case Role::o_proj:
-      return true;
-    default:
-      return false;
-  }
+  return is_projection(role) && role != Role::router && role != Role::head;
 }
 
 // Of producers whose readers do not compare config and tensors themselves.
