@@ -14,10 +14,10 @@ namespace fewbit::test {
 
 // A tensor that owns a copy of values; shape as given, dtype's bits must fit T's bytes.
 template <class T>
-Tensor owned_tensor(DType dtype, Shape shape, std::vector<T> values) {
+Tensor owned_tensor(DType dtype, const Shape& shape, std::vector<T> values) {
   auto memory = std::make_shared<const std::vector<T>>(std::move(values));
   const auto bytes = std::as_bytes(std::span(*memory));
-  return {.view = {.dtype = dtype, .shape = std::move(shape), .bytes = bytes, .device = {}},
+  return {.view = {.dtype = dtype, .shape = shape, .bytes = bytes, .device = {}},
           .owner = std::move(memory)};
 }
 
