@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
-#include "fewbit/result.hpp"
 #include "model/tokenizer_pattern.hpp"
+#include "scheme/pattern_translator.hpp"
 
 namespace fewbit {
 namespace {
@@ -19,46 +18,13 @@ constexpr const char* not_space_members =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr const char* word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-
-class Translator {
+class OnigurumaDialect : public PatternTranslator<OnigurumaDialect> {
  public:
-  Translator(std::string_view pattern, const std::string& where)
-      : pattern_(pattern), where_(where) {}
-
-  Result<std::string> run() {
-    while (at_ < pattern_.size()) {
-      const char c = pattern_[at_];
-      if (c == '\\') {
-        FEWBIT_TRY(escape());
-      } else if (c == '[') {
-        FEWBIT_TRY(character_class());
-      } else if (c == '(') {
-        FEWBIT_TRY(group());
-      } else if (c == '{') {
-        FEWBIT_TRY(brace());
-      } else {
-        copy(1);
-      }
-    }
-    return std::move(out_);
-  }
+  OnigurumaDialect(std::string_view pattern, const std::string& where)
+      : PatternTranslator(pattern, where, {}) {}
 
  private:
-  char peek(std::size_t ahead) const {
-    return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0';
-  }
-  void copy(std::size_t count) {
-    out_.append(pattern_.substr(at_, count));
-    at_ += count;
-  }
-  Error refuse(std::string_view construct) const {
-    return Error{ErrorCode::unsupported,
-                 fmt::format("'{}' at byte {} of the pattern '{}'", construct, at_, pattern_),
-                 where_};
-  }
+  friend PatternTranslator;
 
   // Groups without side effects on the rest of the pattern; (?m:, (?<name>, \1 … differ.
   Result<void> group() {
@@ -73,34 +39,6 @@ class Translator {
     });
     if (found == known.end()) return refuse(pattern_.substr(at_, 4));
     copy(found->size());
-    return {};
-  }
-
-  // {n}, {n,}, {n,m}, {,m}; any other brace is a literal in both syntaxes.
-  Result<void> brace() {
-    std::size_t end = at_ + 1;
-    int digits = 0;
-    int commas = 0;
-    while (end < pattern_.size() && (is_digit(pattern_[end]) || pattern_[end] == ',')) {
-      digits += is_digit(pattern_[end]) ? 1 : 0;
-      commas += pattern_[end] == ',' ? 1 : 0;
-      ++end;
-    }
-    const bool closed = end < pattern_.size() && pattern_[end] == '}';
-    if (!closed || digits == 0 || commas > 1) {
-      out_ += R"(\{)";
-      ++at_;
-      return {};
-    }
-    const std::size_t length = end + 1 - at_;
-    if (peek(length) == '+') return refuse(pattern_.substr(at_, length + 1));
-    if (peek(1) == ',') {
-      out_ += "{0";
-      ++at_;
-      copy(length - 1);
-    } else {
-      copy(length);
-    }
     return {};
   }
 
@@ -149,8 +87,7 @@ class Translator {
       case 'u':
         return code_point();
       case 'v':
-        at_ += 2;
-        out_ += R"(\x0b)";
+        replace(2, R"(\x0b)");
         return {};
       default:
         return single_character(c);
@@ -159,11 +96,9 @@ class Translator {
 
   // Escapes that both syntaxes read alike.
   Result<void> single_character(char c) {
-    const bool punctuation =
-        static_cast<unsigned char>(c) < 0x80 && c != '\0' && !is_letter(c) && !is_digit(c);
     const bool control = std::string_view("tnrfae").find(c) != std::string_view::npos;
     const bool anchor = !in_class_ && (c == 'A' || c == 'z');
-    if (!punctuation && !control && !anchor) return refuse(pattern_.substr(at_, 2));
+    if (!is_punctuation(c) && !control && !anchor) return refuse(pattern_.substr(at_, 2));
     copy(2);
     return {};
   }
@@ -215,18 +150,12 @@ class Translator {
     at_ += begin + digits + (braces ? 1 : 0);
     return {};
   }
-
-  std::string_view pattern_;
-  const std::string& where_;
-  std::size_t at_ = 0;
-  bool in_class_ = false;
-  std::string out_;
 };
 
 }  // namespace
 
 Result<std::string> translate_pattern(std::string_view pattern, const std::string& where) {
-  return Translator(pattern, where).run();
+  return OnigurumaDialect(pattern, where).run();
 }
 
 }  // namespace fewbit

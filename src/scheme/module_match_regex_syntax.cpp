@@ -3,56 +3,25 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
-#include "core/quote.hpp"
 #include "scheme/module_match_regex.hpp"
+#include "scheme/pattern_translator.hpp"
 
 namespace fewbit {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-
-class Translator {
+class PythonDialect : public PatternTranslator<PythonDialect> {
  public:
-  Translator(std::string_view pattern, const std::string& where)
-      : pattern_(pattern), where_(where) {}
+  PythonDialect(std::string_view pattern, const std::string& where)
+      : PatternTranslator(pattern, where, {.bare_comma_repeats = true, .possessive = true}) {}
 
-  Result<std::string> run() {
+  Result<std::string> translate() {
     FEWBIT_TRY(global_flags());
-    while (at_ < pattern_.size()) {
-      const char c = pattern_[at_];
-      if (c == '\\') {
-        FEWBIT_TRY(escape());
-      } else if (c == '[') {
-        FEWBIT_TRY(character_class());
-      } else if (c == '(') {
-        FEWBIT_TRY(group());
-      } else if (c == '{') {
-        FEWBIT_TRY(brace());
-      } else {
-        copy(1);
-      }
-    }
-    return std::move(out_);
+    return run();
   }
 
  private:
-  char peek(std::size_t ahead) const {
-    return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0';
-  }
-  void copy(std::size_t count) {
-    out_.append(pattern_.substr(at_, count));
-    at_ += count;
-  }
-  Error refuse(std::string_view construct) const {
-    return Error{
-        ErrorCode::unsupported,
-        fmt::format("{} at byte {} of the pattern {}", quote(construct), at_, quote(pattern_)),
-        where_};
-  }
+  friend PatternTranslator;
 
   // (?i) and its like, which Python takes only at the start. a and u choose what \w means.
   Result<void> global_flags() {
@@ -98,46 +67,19 @@ class Translator {
     return {};
   }
 
-  // {n}, {n,}, {,m}, {n,m}; any other brace is a literal in both syntaxes.
-  Result<void> brace() {
-    std::size_t end = at_ + 1;
-    int commas = 0;
-    while (end < pattern_.size() && (is_digit(pattern_[end]) || pattern_[end] == ',')) {
-      commas += pattern_[end] == ',' ? 1 : 0;
-      ++end;
-    }
-    const bool closed = end < pattern_.size() && pattern_[end] == '}';
-    if (!closed || end == at_ + 1 || commas > 1) {
-      out_ += R"(\{)";
-      ++at_;
-      return {};
-    }
-    const std::size_t length = end + 1 - at_;
-    if (peek(1) == ',') {
-      out_ += "{0";
-      ++at_;
-      copy(length - 1);
-    } else {
-      copy(length);
-    }
-    return {};
-  }
-
   // A ] right after the opening is a member, and [ is no special character inside.
   Result<void> character_class() {
     copy(1);
     if (peek(0) == '^') copy(1);
     if (peek(0) == ']') {
-      out_ += R"(\])";
-      ++at_;
+      replace(1, R"(\])");
     }
     in_class_ = true;
     while (at_ < pattern_.size() && pattern_[at_] != ']') {
       if (pattern_[at_] == '\\') {
         FEWBIT_TRY(escape());
       } else if (pattern_[at_] == '[') {
-        out_ += R"(\[)";
-        ++at_;
+        replace(1, R"(\[)");
       } else {
         copy(1);
       }
@@ -151,23 +93,17 @@ class Translator {
   Result<void> escape() {
     const char c = peek(1);
     if (c == 'x' || c == 'u' || c == 'U') return code_point();
-    if (c == 'v') return replace(R"(\x0b)");
-    if (c == 'Z' && !in_class_) return replace(R"(\z)");
-    const bool punctuation =
-        static_cast<unsigned char>(c) < 0x80 && c != '\0' && !is_letter(c) && !is_digit(c);
+    if (c == 'v' || (c == 'Z' && !in_class_)) {
+      replace(2, c == 'v' ? R"(\x0b)" : R"(\z)");
+      return {};
+    }
     const bool read_alike = std::string_view("dDsSwWafnrt").find(c) != std::string_view::npos ||
                             c == 'b' || (!in_class_ && (c == 'B' || c == 'A'));
     const bool reference = !in_class_ && c >= '1' && c <= '9' && !is_digit(peek(2));
-    if (c == '\0' || (!punctuation && !read_alike && !reference)) {
+    if (c == '\0' || (!is_punctuation(c) && !read_alike && !reference)) {
       return refuse(pattern_.substr(at_, 2));
     }
     copy(2);
-    return {};
-  }
-
-  Result<void> replace(std::string_view with) {
-    out_ += with;
-    at_ += 2;
     return {};
   }
 
@@ -181,18 +117,12 @@ class Translator {
     at_ += 2 + digits;
     return {};
   }
-
-  std::string_view pattern_;
-  const std::string& where_;
-  std::size_t at_ = 0;
-  bool in_class_ = false;
-  std::string out_;
 };
 
 }  // namespace
 
 Result<std::string> translate_python_regex(std::string_view pattern, const std::string& where) {
-  return Translator(pattern, where).run();
+  return PythonDialect(pattern, where).translate();
 }
 
 }  // namespace fewbit
