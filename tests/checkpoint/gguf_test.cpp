@@ -127,6 +127,13 @@ TEST(Gguf, ValuesKeepTheirTypes) {
   EXPECT_EQ(header->metadata.find_of_architecture("x"), nullptr);
 }
 
+TEST(Gguf, TheOtherByteOrderIsNamed) {
+  const std::string file = "GGUF" + std::string("\0\0\0\3", 4) + std::string(16, '\0');
+  const Error error = refusal(file);
+  EXPECT_EQ(error.code, ErrorCode::unsupported);
+  EXPECT_THAT(error.what, HasSubstr("byte-order: version 3 stored big-endian"));
+}
+
 TEST(Gguf, AnAlignmentOfItsOwnIsUsed) {
   RawGguf raw;
   raw.kv_u32("general.alignment", 128).tensor("a", {4}, 24, 0).tensor("b", {4}, 24, 128);

@@ -120,6 +120,18 @@ def four_bit_floats(name, settings, scheme, **more):
     return case_of(name, modules, settings, scheme)
 
 
+def odd_targets():
+    case = integers("ct-target-class", config(args(), targets=["Linear", "Conv2d"]))
+    case.notes = ("config-target-class",)
+    yield case
+    settings = config(args())
+    groups = settings["quantization_config"]["config_groups"]
+    groups["group_1"] = copy.deepcopy(groups["group_0"])
+    case = integers("ct-fault-target-twice", settings)
+    case.faults = ("config-target-twice",)
+    yield case
+
+
 def int8(name, zeros=False, group=0, dtype=np.float32, kind="int-quantized"):
     rng = random(name)
     matrix = Integers(rng, 48, 64, 8, group, dtype, "plain" if zeros else None)
@@ -443,5 +455,6 @@ def faults():
 
 
 def cases():
+    yield from odd_targets()
     yield from good()
     yield from faults()

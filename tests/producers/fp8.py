@@ -120,6 +120,30 @@ def blocks():
         )
 
 
+def blocks_of_halves():
+    """gate and up of 192 rows: each in blocks of its own, alone or one above the other."""
+    alone = granular(
+        "block-ragged-half",
+        (192, 200),
+        (2, 2),
+        128,
+        128,
+        "f32 scale a block of 128x128",
+        suffix="weight_scale_inv",
+        config=BLOCK,
+        module="model.layers.0.mlp.gate_proj",
+        notes=("scale-block-ragged",),
+    )
+    yield alone
+    rng = random("pieces")
+    weight = codes(rng, (384, 200))
+    scale = scales(rng, (4, 2))
+    halves = [spread(scale[rows].astype(np.float64), 128, 128, (192, 200)) for rows in (slice(2), slice(2, 4))]
+    values = weight.astype(np.float64) * np.concatenate(halves)
+    module = "model.layers.0.mlp.gate_up_proj"
+    yield one("block-pieces", weight, scale, values, "FP8", "weight_scale_inv", BLOCK, module, notes=("scale-pieces",))
+
+
 def powers_of_two():
     for name, stored, suffix, extra in [
         ("f8", "e8m0", "scale", {"scale_fmt": "ue8m0"}),
@@ -305,6 +329,7 @@ def faults():
 
 
 def cases():
+    yield from blocks_of_halves()
     yield from tensors_and_rows()
     yield from blocks()
     yield from powers_of_two()

@@ -82,6 +82,15 @@ def faults():
     yield fault("swapped", "hybrid-bits", modelopt({"0": [3, 4, 3, 4]}))
     yield fault("absent-layer", "hybrid-bits", modelopt({"1": [4, 3, 3, 4]}))
     yield fault("map-size", "hybrid-map-size", modelopt({"0": [4, 3, 3, 4, 4]}))
+    case = fault("kept-format", "hybrid-kept-format", modelopt({"0": [4, 3, 3, 3]}), tiers=(4, 3, 3, 3))
+    module = EXPERT.format(0, 0)
+    del case.tensors[module + ".weight_packed"]
+    case.tensors |= {
+        module + ".weight": np.full((24, 32), 0x21, np.uint8),
+        module + ".weight_scale": e4m3(np.ones((24, 4))),
+        module + ".weight_scale_2": np.float32(0.5),
+    }
+    yield case
     case = fault("byte-scales", "module-unreadable", modelopt(bits), "16 times it")
     for name, array in case.tensors.items():
         if name.endswith("weight_scale"):
