@@ -20,14 +20,17 @@ struct Decoder {
 };
 
 constexpr Decoder decoders[] = {
-    {2, 32, decode_q4_0},       {3, 32, decode_q4_1},        {6, 32, decode_q5_0},
-    {7, 32, decode_q5_1},       {8, 32, decode_q8_0},        {9, 32, decode_q8_1},
-    {10, 256, decode_q2_k},     {11, 256, decode_q3_k},      {12, 256, decode_q4_k},
-    {13, 256, decode_q5_k},     {14, 256, decode_q6_k},      {15, 256, decode_q8_k},
-    {20, 32, decode_iq4_nl},    {23, 256, decode_iq4_xs},    {34, 256, decode_tq1_0},
-    {35, 256, decode_tq2_0},    {39, 32, decode_mxfp4},      {40, 64, decode_nvfp4},
-    {40, 32, decode_q1_0_32},   {41, 128, decode_q1_0},      {42, 64, decode_q2_0_64},
-    {42, 128, decode_q2_0_128}, {142, 128, decode_q2_0_128}, {143, 128, decode_ptq1_0},
+    {2, 32, decode_q4_0},      {3, 32, decode_q4_1},       {6, 32, decode_q5_0},
+    {7, 32, decode_q5_1},      {8, 32, decode_q8_0},       {9, 32, decode_q8_1},
+    {10, 256, decode_q2_k},    {11, 256, decode_q3_k},     {12, 256, decode_q4_k},
+    {13, 256, decode_q5_k},    {14, 256, decode_q6_k},     {15, 256, decode_q8_k},
+    {16, 256, decode_iq2_xxs}, {17, 256, decode_iq2_xs},   {18, 256, decode_iq3_xxs},
+    {19, 256, decode_iq1_s},   {20, 32, decode_iq4_nl},    {21, 256, decode_iq3_s},
+    {22, 256, decode_iq2_s},   {23, 256, decode_iq4_xs},   {29, 256, decode_iq1_m},
+    {34, 256, decode_tq1_0},   {35, 256, decode_tq2_0},    {39, 32, decode_mxfp4},
+    {40, 64, decode_nvfp4},    {40, 32, decode_q1_0_32},   {41, 128, decode_q1_0},
+    {42, 64, decode_q2_0_64},  {42, 128, decode_q2_0_128}, {142, 128, decode_q2_0_128},
+    {143, 128, decode_ptq1_0},
 };
 
 DecodeGgufBlock* find_decoder(const GgufType& type) {
@@ -69,9 +72,6 @@ Result<void> decode_numbers(DType dtype, std::span<const std::byte> source, std:
 
 std::string gguf_decode_refusal(const GgufType& type) {
   if (type.elements == 0) return fmt::format("{} has no known layout", type.name);
-  if (type.lattice) {
-    return fmt::format("{} needs ggml's lattice table, which fewbit doesn't carry", type.name);
-  }
   if (type.dtype || find_decoder(type) != nullptr) return "";
   return fmt::format("no decoder for {}", type.name);
 }

@@ -15,8 +15,8 @@ namespace fewbit {
 // the OCP MX specification says, and code 0 too. I8 to I64 and F64 are rounded once to nearest
 // even. Bytes may be unaligned.
 //
-// Errors: unsupported (removed types; IQ1, IQ2 and IQ3 types, whose lattice tables fewbit doesn't
-// carry), invalid_argument (sizes that are no whole blocks or don't match: the numbers).
+// Errors: unsupported (removed types), invalid_argument (sizes that are no whole blocks or don't
+// match: the numbers).
 Result<void> decode_gguf_blocks(const GgufType& type, std::span<const std::byte> blocks,
                                 std::span<float> out);
 // Empty when decode_gguf_blocks can decode the type; otherwise why not.

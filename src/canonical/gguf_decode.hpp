@@ -18,6 +18,9 @@ DecodeGgufBlock decode_q4_0, decode_q4_1, decode_q5_0, decode_q5_1, decode_q8_0,
 // gguf_decode_k.cpp: 256 elements with scales of their own for every 16 or 32.
 DecodeGgufBlock decode_q2_k, decode_q3_k, decode_q4_k, decode_q5_k, decode_q6_k, decode_q8_k,
     decode_iq4_xs;
+// gguf_decode_lattice.cpp: codes point to vectors of 4 or 8 elements.
+DecodeGgufBlock decode_iq1_s, decode_iq1_m, decode_iq2_xxs, decode_iq2_xs, decode_iq2_s,
+    decode_iq3_xxs, decode_iq3_s;
 // gguf_decode_ternary.cpp: one or two bits, or five base-3 digits a byte.
 DecodeGgufBlock decode_q1_0_32, decode_q1_0, decode_q2_0_64, decode_q2_0_128, decode_tq1_0,
     decode_tq2_0, decode_ptq1_0;

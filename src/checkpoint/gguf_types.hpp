@@ -25,8 +25,6 @@ struct GgufType {
   std::int32_t bytes = 0;     // of one block
   // Of types whose blocks are single numbers that a DType describes.
   std::optional<DType> dtype = std::nullopt;
-  // Codes index a table of vectors that only ggml's source holds; fewbit has it not.
-  bool lattice = false;
 };
 
 // All rows, ordered by id.

@@ -30,9 +30,6 @@ std::string obstacle(const BlockFormat& blocks) {
   const GgufType* type = find_gguf_type(blocks.ggml_type, blocks.block_elements);
   const std::string name = gguf_type_name(blocks.ggml_type, blocks.block_elements);
   if (type == nullptr || type->elements == 0) return fmt::format("{}: unknown blocks", name);
-  if (type->lattice) {
-    return fmt::format("{} needs a lattice table that fewbit doesn't carry", name);
-  }
   if (gguf_types_of(type->id).front().elements != type->elements && type->id != q2_0) {
     return fmt::format("{}: a private type under the id of {}", name,
                        gguf_types_of(type->id).front().name);

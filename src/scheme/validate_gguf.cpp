@@ -12,7 +12,8 @@
 namespace fewbit {
 namespace {
 
-enum class Field { f16, f32, e8m0, ue4m3 };
+// f16_in_top_nibbles: in those of four u16, lowest first (IQ1_M).
+enum class Field { f16, f16_in_top_nibbles, f32, e8m0, ue4m3 };
 
 // Where the scales of a block stand: `count` of them in a row from byte `at`.
 struct ScaleField {
@@ -35,8 +36,15 @@ constexpr ScaleField scale_fields[] = {
     {13, 0, 2},
     {14, 208},
     {15, 0, 1, Field::f32},
+    {16, 0},
+    {17, 0},
+    {18, 0},
+    {19, 0},
     {20, 0},
+    {21, 0},
+    {22, 0},
     {23, 0},
+    {29, 48, 1, Field::f16_in_top_nibbles},
     {34, 52},
     {35, 64},
     {39, 0, 1, Field::e8m0},
@@ -54,8 +62,9 @@ struct Counts {
   std::uint64_t zero = 0;
 };
 
-bool is_number16(const std::byte* bytes) {
-  return (std::to_integer<unsigned>(bytes[1]) & 0x7CU) != 0x7CU;
+void count_f16(unsigned bits, Counts& counts) {
+  counts.no_number += (bits & 0x7C00U) == 0x7C00U ? 1U : 0U;
+  counts.zero += (bits & 0x7FFFU) == 0 ? 1U : 0U;
 }
 
 void count_scale(Field field, const std::byte* bytes, Counts& counts) {
@@ -63,9 +72,16 @@ void count_scale(Field field, const std::byte* bytes, Counts& counts) {
   const auto first = std::to_integer<unsigned>(bytes[0]);
   switch (field) {
     case Field::f16:
-      counts.no_number += is_number16(bytes) ? 0U : 1U;
-      counts.zero += (first | (std::to_integer<unsigned>(bytes[1]) & 0x7FU)) == 0 ? 1U : 0U;
+      count_f16(first | std::to_integer<unsigned>(bytes[1]) << 8, counts);
       break;
+    case Field::f16_in_top_nibbles: {
+      unsigned bits = 0;
+      for (std::size_t i = 0; i < 4; ++i) {
+        bits |= (std::to_integer<unsigned>(bytes[2 * i + 1]) >> 4) << 4 * i;
+      }
+      count_f16(bits, counts);
+      break;
+    }
     case Field::f32:
       counts.no_number += (std::to_integer<unsigned>(bytes[3]) & 0x7FU) == 0x7FU &&
                                   (std::to_integer<unsigned>(bytes[2]) & 0x80U) != 0

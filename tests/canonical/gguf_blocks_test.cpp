@@ -284,6 +284,39 @@ TEST(GgufBlocks, Iq4TypesReadTheCodebook) {
   }
 }
 
+// Signs, shifts and scales of the lattice types on vectors that are known: the first of IQ2 and IQ3
+// hold their smallest magnitude eight or four times, the first of IQ1 eight times -1.
+TEST(GgufBlocks, LatticeTypesApplyScalesAndSigns) {
+  Block xxs(66, 0);
+  set_one(xxs, 0);
+  const std::uint32_t word = 3U << 28 | 0b0000101U
+                                            << 7;  // scale 3; second vector: elements 0 and 2
+  for (int i = 0; i < 4; ++i) xxs[6 + i] = static_cast<std::uint8_t>(word >> 8 * i);
+  const std::vector<float> out = decode(type_named("IQ2_XXS"), xxs);
+  EXPECT_EQ(out[0], 8 * 3.5F / 4);
+  EXPECT_EQ(out[8], -8 * 3.5F / 4);
+  EXPECT_EQ(out[9], 8 * 3.5F / 4);
+  EXPECT_EQ(out[10], -8 * 3.5F / 4);
+  EXPECT_EQ(out[15], 8 * 3.5F / 4);  // two minus signs: an even number already
+  EXPECT_EQ(out[32], 8 * 0.5F / 4);
+
+  Block s(110, 0);
+  set_one(s, 0);
+  s[74] = 0x80;   // IQ3_S stores all eight signs
+  s[106] = 0x20;  // scale 0 for the first 32 elements, 2 for the next
+  const std::vector<float> third = decode(type_named("IQ3_S"), s);
+  EXPECT_EQ(third[6], 1);
+  EXPECT_EQ(third[7], -1);
+  EXPECT_EQ(third[32], 5);
+
+  Block one(50, 0);
+  set_one(one, 0);
+  one[35] = 0x90;  // the first 32 elements: shift down, scale 1
+  const std::vector<float> first = decode(type_named("IQ1_S"), one);
+  EXPECT_EQ(first[0], 3 * -1.125F);
+  EXPECT_EQ(first[32], -0.875F);
+}
+
 // Byte ceil(n * 256 / 243) of the integer n with digits t0 t1 t2 t3 t4 in base 3.
 std::uint8_t digits_byte(const std::array<int, 5>& digits) {
   int number = 0;
@@ -363,7 +396,7 @@ TEST(GgufBlocks, EveryTypeDecodesOrSaysWhyNot) {
     EXPECT_EQ(result.error().code, ErrorCode::unsupported);
     EXPECT_THAT(result.error().what, HasSubstr(std::string(type.name)));
   }
-  EXPECT_EQ(refused, 8 + 7);  // removed ids; IQ1, IQ2 and IQ3
+  EXPECT_EQ(refused, 8);  // removed ids
 }
 
 TEST(GgufBlocks, SizesThatAreNoWholeBlocksAreRefusedWithTheNumbers) {

@@ -12,7 +12,7 @@ from gguf.constants import GGML_QUANT_SIZES
 ENCODED = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"]
 # Decoded by the package, not encoded: random blocks whose f16 scales at these bytes are made finite.
 DECODED = {"Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
-NAMED = ["IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ3_S", "IQ2_S", "IQ1_M"]
+LATTICE = {"IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": []}
 ARCHITECTURE = "qwen3moe"
 
 
@@ -43,12 +43,12 @@ def blocks(rng, kind, shape):
     else:
         elements, size = GGML_QUANT_SIZES[Type[kind]]
         data = rng.integers(0, 256, (*shape[:-1], shape[-1] // elements, size), dtype=np.uint8)
-        for at in DECODED.get(kind, []):
+        if kind == "IQ1_M":
+            data[..., 55] = data[..., 55] & 0x0F | 0x30  # the top of its f16: positive, about 0.1
+        for at in (DECODED | LATTICE).get(kind, []):
             scales = rng.standard_normal(data.shape[:-1]).astype(np.float16)
             data[..., at : at + 2] = scales.view(np.uint8).reshape(*data.shape[:-1], 2)
         data = data.reshape(*shape[:-1], -1)
-    if kind in NAMED:
-        return data, None
     return data, quants.dequantize(data, Type[kind]).astype(np.float64)
 
 
@@ -60,11 +60,20 @@ def moe(name, kind, **options):
         full = f"blk.0.{tensor}.weight"
         data, values = blocks(rng, kind, shape)
         case.tensors[full] = (kind, data)
-        if values is not None:
-            case.values[full] = values
+        case.values[full] = values
         case.schemes[f"blk.0.{tensor}"] = kind.lower() if kind in ENCODED[:3] else kind
     data, case.values["blk.0.ffn_gate_inp.weight"] = blocks(rng, "F32", (2, 256))
     case.tensors["blk.0.ffn_gate_inp.weight"] = ("F32", data)
+    return case
+
+
+def every_vector(kind):
+    """So many random codes that hardly one of at most 2048 vectors is missing."""
+    name = f"gguf-{kind.lower()}-every-vector"
+    case = GgufCase(name, {})
+    data, values = blocks(random(name), kind, (1024, 256))
+    case.tensors["blk.0.ffn_up.weight"] = (kind, data)
+    case.values["blk.0.ffn_up.weight"] = values
     return case
 
 
@@ -84,15 +93,13 @@ def nvfp4(name, factors):
 
 
 def cases():
-    for kind in [*ENCODED[3:], *DECODED]:
+    for kind in [*ENCODED[3:], *DECODED, *LATTICE]:
         yield moe(f"gguf-{kind.lower()}", kind)
+    for kind in LATTICE:
+        yield every_vector(kind)
     yield moe("gguf-split", "Q4_K", split=2)
     yield nvfp4("gguf-nvfp4", [0.5, 3])
     factor_count = nvfp4("gguf-nvfp4-three-factors-for-two-experts", [1, 2])
     factor_count.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.ones(3, np.float32))
     factor_count.values, factor_count.faults = {}, ("scale-shape",)
     yield factor_count
-    for kind in NAMED:
-        case = moe(f"gguf-{kind.lower()}", kind)
-        case.values, case.faults = {}, ("module-unreadable",)
-        yield case

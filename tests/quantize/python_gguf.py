@@ -28,6 +28,13 @@ DECODED = {
     "IQ4_NL": [0],
     "IQ4_XS": [0],
     "NVFP4": [],
+    "IQ1_S": [0],
+    "IQ1_M": [],
+    "IQ2_XXS": [0],
+    "IQ2_XS": [0],
+    "IQ2_S": [0],
+    "IQ3_XXS": [0],
+    "IQ3_S": [0],
 }
 PAIRS = [
     ("text", "string", "a t\u00e4xt"),
@@ -64,6 +71,8 @@ def values(random, count):
 def random_blocks(random, name, rows, blocks):
     elements, size = GGML_QUANT_SIZES[Type[name]]
     data = random.integers(0, 256, (rows, blocks, size), dtype=np.uint8)
+    if name == "IQ1_M":
+        data[:, :, 55] = data[:, :, 55] & 0x0F | 0x30  # the top of its f16: positive, about 0.1
     for at in DECODED[name]:
         scales = random.standard_normal((rows, blocks)).astype(np.float16)
         data[:, :, at : at + 2] = scales.view(np.uint8).reshape(rows, blocks, 2)

@@ -45,7 +45,8 @@ const ScalePlace f16_scales[] = {
     {"Q4_0", {0}},      {"Q4_1", {0, 2}}, {"Q5_0", {0}},    {"Q5_1", {0, 2}}, {"Q8_0", {0}},
     {"Q2_K", {80, 82}}, {"Q3_K", {108}},  {"Q4_K", {0, 2}}, {"Q5_K", {0, 2}}, {"Q6_K", {208}},
     {"IQ4_NL", {0}},    {"IQ4_XS", {0}},  {"TQ1_0", {52}},  {"TQ2_0", {64}},  {"Q1_0", {0}},
-    {"Q2_0", {0}},      {"PQ2_0", {0}},   {"PTQ1_0", {26}},
+    {"IQ1_S", {0}},     {"IQ2_XXS", {0}}, {"IQ2_XS", {0}},  {"IQ2_S", {0}},   {"IQ3_XXS", {0}},
+    {"IQ3_S", {0}},     {"Q2_0", {0}},    {"PQ2_0", {0}},   {"PTQ1_0", {26}},
 };
 
 TEST(ValidateGguf, AScaleThatIsNoNumberIsFoundInEveryType) {
@@ -68,6 +69,18 @@ TEST(ValidateGguf, AScaleThatIsNoNumberIsFoundInEveryType) {
       EXPECT_TRUE(findings_of(fine).empty()) << place.type;
     }
   }
+}
+
+TEST(ValidateGguf, TheScaleSpreadOverIq1MIsFound) {
+  const GgufType& type = *find_gguf_type("IQ1_M");
+  SmallGguf infinite;  // 0x7C00, a nibble in the top of each u16
+  infinite.add("blk.0.ffn_up.weight", type, {1, 256},
+               block(type, 48, {0, 0x0F, 0, 0x0F, 0, 0xCF, 0, 0x7F}));
+  ASSERT_EQ(rules_of(findings_of(infinite)), (std::vector<std::string>{"scale-nan"}));
+  SmallGguf fine;  // 0x7BF0
+  fine.add("blk.0.ffn_up.weight", type, {1, 256},
+           block(type, 48, {0, 0x0F, 0, 0xFF, 0, 0xBF, 0, 0x7F}));
+  EXPECT_TRUE(findings_of(fine).empty());
 }
 
 TEST(ValidateGguf, ScaleBytesOutsideTheirTypeAreCounted) {
