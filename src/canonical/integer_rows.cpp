@@ -128,7 +128,7 @@ Result<Tensor> read_zero_points(const Checkpoint& checkpoint, const Module& modu
           packed_zero(zeros.view.bytes, grid[1], i / grid[1], i % grid[1], bits));
       continue;
     }
-    const std::int32_t zero = static_cast<std::int8_t>(zeros.view.bytes[at]);
+    const std::int32_t zero = std::int32_t{static_cast<std::int8_t>(zeros.view.bytes[at])};
     if (zero < -offset || zero >= offset) {
       return Error{ErrorCode::corrupt,
                    fmt::format("zero point [{}, {}] is {}, expected {} to {}", i / grid[1],
