@@ -7,6 +7,7 @@
 #include "fewbit/moe.hpp"
 #include "select/backend.hpp"
 #include "select/check_buffers.hpp"
+#include "select/prepare_moe.hpp"
 #include "select/problem.hpp"
 #include "select/select.hpp"
 
@@ -70,7 +71,7 @@ Result<MoeLayer> MoeLayer::prepare(const Selection& selection, const MoeProblem&
                                    Executor& executor) {
   FEWBIT_TRY(const Backend* backend, selected_backend(selection, problem, device));
   FEWBIT_TRY(check_weights(problem, weights));
-  FEWBIT_TRY(auto prepared, backend->prepare_moe(problem, weights, device, executor));
+  FEWBIT_TRY(auto prepared, prepare_moe(*backend, problem, weights, executor));
   return MoeLayer(problem, std::move(prepared));
 }
 

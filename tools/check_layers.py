@@ -13,7 +13,7 @@ CORE = {"core"}
 READ = CORE | {"checkpoint"}
 IDENTIFY = READ | {"scheme"}
 CANONICAL = IDENTIFY | {"canonical"}
-BACKENDS = CANONICAL | {"select/backend.hpp", "layout", "moe", "kernels", "backends"}
+BACKENDS = CANONICAL | {"select/backend.hpp", "select/moe_plan.hpp", "layout", "moe", "kernels", "backends"}
 SELECT = BACKENDS | {"select"}
 # folder -> folders (or single headers) of src/ that it may include
 MAY_INCLUDE = {

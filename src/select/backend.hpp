@@ -13,6 +13,7 @@
 #include "fewbit/linear.hpp"
 #include "fewbit/moe.hpp"
 #include "fewbit/selection.hpp"
+#include "select/moe_plan.hpp"
 
 namespace fewbit {
 
@@ -49,8 +50,22 @@ struct Backend {
   // Every unmet need, with the numbers of both sides; empty: it can run the layer.
   std::vector<Refusal> (*moe_refusals)(const MoeProblem&, const DeviceInfo&);
   std::vector<Refusal> (*linear_refusals)(const LinearProblem&, const DeviceInfo&);
-  Result<std::unique_ptr<PreparedMoe>> (*prepare_moe)(const MoeProblem&, const MoeWeights&,
-                                                      const DeviceInfo&, Executor&);
+  // Preparation of a layer in three steps (select/prepare_moe.hpp does them in memory):
+  // What its prepared form is made of. A function of the problem, and of which parts (scales, zero
+  // points …) the first expert's matrices have. Errors: limit (sizes), unsupported.
+  Result<MoePlan> (*plan_moe)(const MoeProblem&, const ExpertWeights& first);
+  // Writes every byte of one expert's shares, padding included; verbatim buffers are the caller's.
+  // Calls for different experts run at once. Errors: invalid_argument (parts unlike the plan).
+  Result<void> (*pack_expert)(const MoeProblem&, const MoePlan&, const ExpertWeights&,
+                              ExpertSpans to);
+  // Error inconsistent when the plan is not this backend's own for the problem: a buffer of another
+  // layout, scale format or source is never read. Reads no more than at_open buffers.
+  // No function: prepared for another engine, not run here.
+  Result<std::unique_ptr<PreparedMoe>> (*open_moe)(const MoeProblem&, const MoePlan&,
+                                                   PreparedMemory);
+  // The canonical weights of one expert back from its shares, verbatim parts included. No function:
+  // the layout loses something.
+  Result<ExpertWeights> (*unpack_expert)(const MoeProblem&, const MoePlan&, ConstExpertSpans from);
   Result<std::unique_ptr<PreparedLinear>> (*prepare_linear)(const LinearProblem&,
                                                             const QuantizedTensor&,
                                                             const DeviceInfo&, Executor&);

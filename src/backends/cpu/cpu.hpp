@@ -15,10 +15,15 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
                                   const DeviceInfo& device);
 std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& problem,
                                      const DeviceInfo& device);
-// e2m1 weights are packed expert by expert into one allocation, 16/32-bit weights are read in place
-// and their owners kept. Errors: invalid_argument (sizes), limit (memory).
-Result<std::unique_ptr<PreparedMoe>> prepare_moe(IsaLevel level, const MoeProblem& problem,
-                                                 const MoeWeights& weights, Executor& executor);
+// e2m1 weights are packed, 16/32-bit weights are verbatim; the same bytes at every level.
+Result<MoePlan> plan_moe(const MoeProblem& problem);
+Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
+                         const ExpertWeights& expert, ExpertSpans to);
+Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& plan,
+                                    ConstExpertSpans from);
+Result<std::unique_ptr<PreparedMoe>> open_moe(IsaLevel level, const MoeProblem& problem,
+                                              const MoePlan& plan, PreparedMemory memory);
+// Errors: invalid_argument (sizes), limit (memory).
 Result<std::unique_ptr<PreparedLinear>> prepare_linear(IsaLevel level, const LinearProblem& problem,
                                                        const QuantizedTensor& weight,
                                                        Executor& executor);

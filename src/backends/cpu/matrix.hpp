@@ -5,11 +5,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "backends/cpu/kernel_table.hpp"
 #include "fewbit/quantized.hpp"
+#include "layout/place.hpp"
 
 namespace fewbit::cpu {
+
+// Of an e2m1 matrix, multiples of 64. Empty on overflow.
+struct PackedSizes {
+  std::int64_t codes = 0;
+  std::int64_t scales = 0;
+};
+std::optional<PackedSizes> packed_sizes(Dims dims);
+// Writes every byte of both.
+void pack_matrix(const QuantizedTensor& tensor, std::span<std::byte> codes,
+                 std::span<std::byte> scales);
 
 inline std::int64_t blocks_of(std::int64_t features) { return (features + 15) / 16; }
 
@@ -20,8 +32,14 @@ class Matrix {
   // overflow.
   static std::optional<std::uint64_t> packed_bytes(const Scheme& scheme, std::int64_t n,
                                                    std::int64_t k);
-  // Packs into `memory` of that size (e2m1) or points at the tensor's own bytes.
-  static Matrix make(const Kernels& kernels, const QuantizedTensor& tensor, std::byte* memory);
+  // codes: packed ones, then with scales; or the plain values.
+  struct Bytes {
+    std::span<const std::byte> codes;
+    std::span<const std::byte> scales;
+    float global_scale = 1.0F;
+  };
+  // The bytes have the sizes of packed_sizes() or of the plain matrix.
+  static Matrix open(const Kernels& kernels, const Scheme& scheme, Dims dims, const Bytes& bytes);
 
   std::int64_t blocks() const { return blocks_; }
   // Rows [16 first, 16 (first + count)) times a panel: y is the panel of those rows.

@@ -13,16 +13,6 @@
 
 namespace fewbit::cpu {
 
-// Packed weights and the owners of those that are read in place.
-struct WeightMemory {
-  AlignedBuffer packed;
-  std::vector<std::shared_ptr<const void>> owners;
-  std::uint64_t mapped_bytes = 0;
-
-  // Keeps the bytes of a matrix that is not packed.
-  void keep(const QuantizedTensor& tensor);
-};
-
 struct Expert {
   std::optional<Matrix> gate;
   Matrix up;
@@ -32,28 +22,34 @@ struct Expert {
 class Moe final : public PreparedMoe {
  public:
   Moe(const Kernels& kernels, const MoeProblem& problem, std::vector<Expert> experts,
-      WeightMemory memory)
+      PreparedMemory memory, PreparedInfo info)
       : kernels_(kernels),
         problem_(problem),
         experts_(std::move(experts)),
-        memory_(std::move(memory)) {}
+        owners_(std::move(memory.owners)),
+        info_(std::move(info)) {}
 
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const override;
   Result<void> run(const MoeArgs& args, Executor& executor) const override;
-  PreparedInfo info() const override;
+  PreparedInfo info() const override { return info_; }
 
  private:
   const Kernels& kernels_;
   MoeProblem problem_;
   std::vector<Expert> experts_;
-  WeightMemory memory_;
+  std::vector<std::shared_ptr<const void>> owners_;
+  PreparedInfo info_;
 };
 
 class Linear final : public PreparedLinear {
  public:
   Linear(const Kernels& kernels, const LinearProblem& problem, const Matrix& matrix,
-         WeightMemory memory)
-      : kernels_(kernels), problem_(problem), matrix_(matrix), memory_(std::move(memory)) {}
+         AlignedBuffer packed, Tensor plain)
+      : kernels_(kernels),
+        problem_(problem),
+        matrix_(matrix),
+        packed_(std::move(packed)),
+        plain_(std::move(plain)) {}
 
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const override;
   Result<void> run(const LinearArgs& args, Executor& executor) const override;
@@ -63,7 +59,8 @@ class Linear final : public PreparedLinear {
   const Kernels& kernels_;
   LinearProblem problem_;
   Matrix matrix_;
-  WeightMemory memory_;
+  AlignedBuffer packed_;  // e2m1
+  Tensor plain_;          // the others, read in place
 };
 
 }  // namespace fewbit::cpu

@@ -84,9 +84,14 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
           [](const LinearProblem& problem, const DeviceInfo& device) {
             return linear_refusals(level, problem, device);
           },
-      .prepare_moe =
-          [](const MoeProblem& problem, const MoeWeights& weights, const DeviceInfo& /*device*/,
-             Executor& executor) { return prepare_moe(level, problem, weights, executor); },
+      .plan_moe = [](const MoeProblem& problem,
+                     const ExpertWeights& /*first*/) { return plan_moe(problem); },
+      .pack_expert = pack_expert,
+      .open_moe =
+          [](const MoeProblem& problem, const MoePlan& plan, PreparedMemory memory) {
+            return open_moe(level, problem, plan, std::move(memory));
+          },
+      .unpack_expert = unpack_expert,
       .prepare_linear =
           [](const LinearProblem& problem, const QuantizedTensor& weight,
              const DeviceInfo& /*device*/,

@@ -40,10 +40,14 @@ LinearScratch carve(const LinearProblem& problem, std::int64_t tokens, Carver& c
   return {.x = carver.take<float>(tokens, problem.k), .rows = carver.take<float>(tasks, problem.k)};
 }
 
-ReferenceMoe::ReferenceMoe(MoeProblem problem, const MoeWeights& weights)
-    : problem_(std::move(problem)) {
-  experts_.reserve(weights.experts.size());
-  for (const ExpertWeights& expert : weights.experts) {
+ReferenceMoe::ReferenceMoe(MoeProblem problem, std::span<const ExpertWeights> experts,
+                           PreparedMemory memory)
+    : problem_(std::move(problem)),
+      owners_(std::move(memory.owners)),
+      info_(info_of(memory.mapped_bytes)) {
+  info_.owned_bytes = memory.owned_bytes;
+  experts_.reserve(experts.size());
+  for (const ExpertWeights& expert : experts) {
     experts_.push_back({.gate = expert.gate ? std::optional<RowReader>(*expert.gate) : std::nullopt,
                         .up = RowReader(expert.up),
                         .down = RowReader(expert.down)});
@@ -64,14 +68,6 @@ Result<std::uint64_t> ReferenceMoe::workspace_bytes(std::int64_t tokens) const {
   return *carver.bytes();
 }
 
-PreparedInfo ReferenceMoe::info() const {
-  std::uint64_t bytes = 0;
-  for (const Expert& expert : experts_) {
-    bytes += expert.up.bytes() + expert.down.bytes() + (expert.gate ? expert.gate->bytes() : 0);
-  }
-  return info_of(bytes);
-}
-
 ReferenceLinear::ReferenceLinear(LinearProblem problem, const QuantizedTensor& weight)
     : problem_(std::move(problem)), weight_(weight) {}
 
@@ -86,13 +82,6 @@ PreparedInfo ReferenceLinear::info() const { return info_of(weight_.bytes()); }
 
 Error unreadable_row(const std::string& where) {
   return Error{ErrorCode::corrupt, "a weight row could not be dequantized", where};
-}
-
-Result<std::unique_ptr<PreparedMoe>> prepare_moe(const MoeProblem& problem,
-                                                 const MoeWeights& weights,
-                                                 const DeviceInfo& /*device*/,
-                                                 Executor& /*executor*/) {
-  return std::unique_ptr<PreparedMoe>(std::make_unique<ReferenceMoe>(problem, weights));
 }
 
 Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,

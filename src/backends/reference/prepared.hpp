@@ -46,14 +46,17 @@ MoeScratch carve(const MoeProblem& problem, std::int64_t tokens, Carver& carver)
 
 class ReferenceMoe final : public PreparedMoe {
  public:
-  ReferenceMoe(MoeProblem problem, const MoeWeights& weights);
+  // The experts may borrow from `memory`.
+  ReferenceMoe(MoeProblem problem, std::span<const ExpertWeights> experts, PreparedMemory memory);
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const override;
   Result<void> run(const MoeArgs& args, Executor& executor) const override;
-  PreparedInfo info() const override;
+  PreparedInfo info() const override { return info_; }
 
  private:
   MoeProblem problem_;
   std::vector<Expert> experts_;
+  std::vector<std::shared_ptr<const void>> owners_;
+  PreparedInfo info_;
 };
 
 struct LinearScratch {

@@ -13,9 +13,14 @@ namespace reference {
 
 std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device);
 std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceInfo& device);
-Result<std::unique_ptr<PreparedMoe>> prepare_moe(const MoeProblem& problem,
-                                                 const MoeWeights& weights,
-                                                 const DeviceInfo& device, Executor& executor);
+// Every part of the canonical matrices as it is.
+Result<MoePlan> plan_moe(const MoeProblem& problem, const ExpertWeights& first);
+Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
+                         const ExpertWeights& expert, ExpertSpans to);
+Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& plan,
+                                    ConstExpertSpans from);
+Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,
+                                              PreparedMemory memory);
 Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,
                                                        const QuantizedTensor& weight,
                                                        const DeviceInfo& device,
