@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
-#include "backends/cpu/prepared.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "backends/moe_case.hpp"
 #include "backends/watched_pages.hpp"
 #include "core/aligned_buffer.hpp"
@@ -34,20 +33,13 @@ class WatchedLayer {
   WatchedLayer(IsaLevel level, const LayerSpec& spec)
       : weights_(test::random_weights(spec)),
         problem_(test::problem_of(spec, 2, 4)),
-        kernels_(cpu::kernels_of(level)),
-        expert_bytes_(bytes_of(weights_.experts.front())),
-        pages_(expert_bytes_ * weights_.experts.size()) {
-    std::byte* at = pages_.memory().data();
-    std::vector<cpu::Expert> experts;
-    for (const ExpertWeights& expert : weights_.experts) {
-      cpu::Expert placed;
-      placed.gate = place(*expert.gate, at);
-      placed.up = place(expert.up, at);
-      placed.down = place(expert.down, at);
-      experts.push_back(placed);
-    }
-    layer_ =
-        std::make_unique<cpu::Moe>(kernels_, problem_, std::move(experts), cpu::WeightMemory{});
+        plan_(*cpu::plan_moe(problem_)),
+        expert_bytes_(bytes_of_expert()),
+        pages_(expert_bytes_ * weights_.experts.size()),
+        globals_(weights_.experts.size()) {
+    PreparedMemory memory;
+    for (std::size_t e = 0; e < weights_.experts.size(); ++e) memory.experts.push_back(place(e));
+    layer_ = *cpu::open_moe(level, problem_, plan_, std::move(memory));
   }
 
   // How often each page of expert e was opened: [e][page].
@@ -74,26 +66,35 @@ class WatchedLayer {
   }
 
  private:
-  std::size_t matrix_bytes(const QuantizedTensor& matrix) const {
-    const auto packed = cpu::Matrix::packed_bytes(matrix.scheme, matrix.n, matrix.k);
-    return *packed > 0 ? *packed : matrix.codes.view.bytes.size();
-  }
-  std::size_t bytes_of(const ExpertWeights& expert) const {
-    return matrix_bytes(*expert.gate) + matrix_bytes(expert.up) + matrix_bytes(expert.down);
-  }
-  cpu::Matrix place(QuantizedTensor& matrix, std::byte*& at) const {
-    std::byte* memory = at;
-    at += matrix_bytes(matrix);
-    if (!cpu::is_f4(matrix.scheme)) {
-      std::memcpy(memory, matrix.codes.view.bytes.data(), matrix.codes.view.bytes.size());
-      matrix.codes.view.bytes = {memory, matrix.codes.view.bytes.size()};
+  std::size_t bytes_of_expert() const {
+    std::size_t bytes = 0;
+    for (const PlannedBuffer& buffer : plan_.buffers) {
+      if (buffer.use != BufferUse::at_open) bytes += buffer.expert_bytes;
     }
-    return cpu::Matrix::make(kernels_, matrix, memory);
+    return bytes;
   }
-  cpu::Matrix place(const QuantizedTensor& matrix, std::byte*& at) const {
-    QuantizedTensor copy = matrix;
-    return place(copy, at);
+
+  // Packs expert e into its pages; what only open_moe reads stays outside.
+  std::vector<std::span<const std::byte>> place(std::size_t e) {
+    std::vector<std::span<std::byte>> shares;
+    std::span<std::byte> rest = pages_.memory().subspan(e * expert_bytes_, expert_bytes_);
+    for (const PlannedBuffer& buffer : plan_.buffers) {
+      if (buffer.use == BufferUse::at_open) {
+        globals_[e].resize(buffer.expert_bytes);
+        shares.emplace_back(globals_[e]);
+        continue;
+      }
+      shares.push_back(rest.first(buffer.expert_bytes));
+      rest = rest.subspan(buffer.expert_bytes);
+      if (buffer.use == BufferUse::verbatim) {
+        const Tensor* part = canonical_part(weights_.experts[e], buffer.name);
+        std::ranges::copy(part->view.bytes, shares.back().begin());
+      }
+    }
+    EXPECT_TRUE(cpu::pack_expert(problem_, plan_, weights_.experts[e], shares));
+    return {shares.begin(), shares.end()};
   }
+
   std::vector<std::vector<int>> by_expert(const std::vector<int>& counts) const {
     const auto pages = static_cast<std::ptrdiff_t>(expert_bytes_ / WatchedPages::page_bytes());
     std::vector<std::vector<int>> result;
@@ -105,10 +106,11 @@ class WatchedLayer {
 
   MoeWeights weights_;
   MoeProblem problem_;
-  const cpu::Kernels& kernels_;
+  MoePlan plan_;
   std::size_t expert_bytes_;
   WatchedPages pages_;
-  std::unique_ptr<cpu::Moe> layer_;
+  std::vector<std::vector<std::byte>> globals_;
+  std::unique_ptr<PreparedMoe> layer_;
 };
 
 class WeightsReadOnce : public ::testing::TestWithParam<IsaLevel> {
