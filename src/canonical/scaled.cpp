@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "canonical/grid.hpp"
 #include "canonical/pack_rows.hpp"
 #include "canonical/parts.hpp"
 #include "canonical/storage.hpp"
+#include "canonical/transpose.hpp"
 #include "core/checked.hpp"
 #include "scheme/fp8_config.hpp"
 #include "scheme/qkv_rows.hpp"
@@ -38,6 +40,9 @@ Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
   FEWBIT_TRY(check_part_dtype(codes, packed ? DType::u8 : module.scheme.weight, name));
   FEWBIT_TRY(check_part_rank(codes, fused_expert < 0 ? 2 : 3, name));
   if (fused_expert >= 0) codes = first_dim_slice(codes, fused_expert);
+  if (module.transposed && codes.view.shape == Shape{module.k, module.n}) {
+    FEWBIT_TRY(codes, transposed_copy(codes));
+  }
   if (codes.view.shape != code_shape(module)) {
     return Error{
         ErrorCode::corrupt,
@@ -102,7 +107,7 @@ Result<Tensor> read_scales(const Checkpoint& checkpoint, const Module& module,
   if (scales.view.shape == Shape{3} && is_fused_qkv(module)) {
     return spread_qkv(checkpoint, module, scales, name);
   }
-  const ScaledMatrix matrix{module.experts, module.n, module.k};
+  const ScaledMatrix matrix{module.experts, module.n, module.k, module.transposed};
   auto fit = fit_scale_as(matrix, scales.view.shape, spec.granularity);
   if (!fit) {
     FEWBIT_TRY(const Declared declared, read_declared(checkpoint));
@@ -120,6 +125,10 @@ Result<Tensor> read_scales(const Checkpoint& checkpoint, const Module& module,
   }
   if (fit->per_expert) scales = first_dim_slice(scales, fused_expert);
   scales.view.shape = {fit->rows, fit->cols};
+  if (fit->transposed) {
+    std::swap(scales.view.shape[0], scales.view.shape[1]);
+    FEWBIT_TRY(scales, transposed_copy(scales));
+  }
   if (fit->pieces > 1) return repeat_rows(scales, *fit, module.n);
   return scales;
 }

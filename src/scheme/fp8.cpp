@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "scheme/fp8_config.hpp"
 #include "scheme/fused_experts.hpp"
@@ -121,7 +122,7 @@ class Claim {
       return fmt::format("weight of shape {} in a module that does not hold all experts", shape);
     }
     if (module.experts > 0) {
-      std::string order = plain_fused_obstacle(inventory_, module, weight_.shape);
+      std::string order = set_order();
       if (!order.empty()) return order;
     }
     if (const std::string_view part = unapplied_part(inventory_, draft_); !part.empty()) {
@@ -136,6 +137,17 @@ class Claim {
     return read_scale();
   }
 
+  // Which way round all experts in one tensor stand, or why that is not known.
+  std::string set_order() {
+    Module& module = draft_.module;
+    FusedOrder order = fused_order(inventory_, module, weight_.shape);
+    if (!order.obstacle.empty()) return std::move(order.obstacle);
+    if (order.alternating) return "gate and up rows in turn of codes are not readable";
+    module.transposed = order.transposed;
+    if (order.transposed) std::swap(module.n, module.k);
+    return "";
+  }
+
   // Sets the scheme's scale, or says why it can't.
   std::string read_scale() {
     const Module& module = draft_.module;
@@ -148,7 +160,7 @@ class Claim {
       return fmt::format("two scales, {} and {}: which one holds is not known", names[0], names[1]);
     }
     const TensorInfo& scale = *draft_.tensor(names[0]);
-    const ScaledMatrix matrix{module.experts, module.n, module.k};
+    const ScaledMatrix matrix{module.experts, module.n, module.k, module.transposed};
     const auto declared = config_ ? config_->block : std::nullopt;
     auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
                    ? fit_qkv()

@@ -40,8 +40,8 @@ std::optional<Stored> stored_scale(const Draft& draft, const Granularity& block)
   const auto names = scale_parts(module);
   if (names.empty() || !module.scheme.scale) return std::nullopt;
   const TensorInfo& scale = *draft.tensor(names.front());
-  const auto fit = fit_scale_as({module.experts, module.n, module.k}, scale.shape,
-                                module.scheme.scale->granularity, block);
+  const auto fit = fit_scale_as({module.experts, module.n, module.k, module.transposed},
+                                scale.shape, module.scheme.scale->granularity, block);
   if (!fit) return std::nullopt;
   return Stored{scale.name, fit->rows, *fit};
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <utility>
 
 #include "core/checked.hpp"
 
@@ -139,6 +140,30 @@ std::optional<ScaleFit> as_stored(std::optional<ScaleFit> fit, const Grid& grid)
   return fit;
 }
 
+// The grid of transposed codes, the right way round.
+std::optional<Grid> turned(const ScaledMatrix& matrix, const Grid& grid) {
+  if (!matrix.transposed || grid.rank < 2) return std::nullopt;
+  Grid out = grid;
+  std::swap(out.rows, out.cols);
+  return out;
+}
+
+template <typename Fit>
+std::optional<ScaleFit> fit_either_way(const ScaledMatrix& matrix, const Shape& scale,
+                                       const Fit& fit) {
+  const auto grid = stored_grid(matrix, scale);
+  if (!grid) return std::nullopt;
+  const std::optional<ScaleFit> straight = as_stored(fit(*grid), *grid);
+  const auto other = turned(matrix, *grid);
+  if (!other) return straight;
+  std::optional<ScaleFit> swapped = as_stored(fit(*other), *other);
+  if (!swapped) return straight;
+  // One scale a column of the matrix, where it may as well be one a row: nobody scales columns.
+  if (straight && swapped->granularity == Granularity{0, 1}) return std::nullopt;
+  swapped->transposed = true;
+  return swapped;
+}
+
 std::int64_t groups(std::int64_t size, std::int64_t each) {
   return each <= 0 ? 1 : ceil_div(size, each);
 }
@@ -147,26 +172,25 @@ std::int64_t groups(std::int64_t size, std::int64_t each) {
 
 std::optional<ScaleFit> fit_scale(const ScaledMatrix& matrix, const Shape& scale,
                                   const std::optional<Granularity>& declared) {
-  const auto grid = stored_grid(matrix, scale);
-  if (!grid) return std::nullopt;
-  return as_stored(fit_grid(matrix, *grid, declared), *grid);
+  return fit_either_way(matrix, scale,
+                        [&](const Grid& grid) { return fit_grid(matrix, grid, declared); });
 }
 
 std::optional<ScaleFit> fit_scale_as(const ScaledMatrix& matrix, const Shape& scale,
                                      const Granularity& granularity,
                                      const std::optional<Granularity>& piece_block) {
-  const auto grid = stored_grid(matrix, scale);
-  if (!grid) return std::nullopt;
-  if (grid->rows == groups(matrix.n, granularity.rows) &&
-      grid->cols == groups(matrix.k, granularity.cols)) {
-    ScaleFit fit;
-    fit.granularity = granularity;
-    return as_stored(fit, *grid);
-  }
-  if (!piece_block) return std::nullopt;
-  const auto fit = fit_pieces(matrix, *grid, *piece_block);
-  if (!fit || fit->granularity != granularity) return std::nullopt;
-  return as_stored(fit, *grid);
+  return fit_either_way(matrix, scale, [&](const Grid& grid) -> std::optional<ScaleFit> {
+    if (grid.rows == groups(matrix.n, granularity.rows) &&
+        grid.cols == groups(matrix.k, granularity.cols)) {
+      ScaleFit fit;
+      fit.granularity = granularity;
+      return fit;
+    }
+    if (!piece_block) return std::nullopt;
+    auto fit = fit_pieces(matrix, grid, *piece_block);
+    if (fit && fit->granularity != granularity) return std::nullopt;
+    return fit;
+  });
 }
 
 std::string scale_shapes_text(const ScaledMatrix& matrix,

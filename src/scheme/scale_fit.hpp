@@ -17,6 +17,7 @@ struct ScaledMatrix {
   std::int64_t experts = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  bool transposed = false;  // stored as [experts, k, n]
 };
 
 // Scales of one matrix as stored: rows x cols of them. `per_expert`: the tensor begins with one
@@ -26,6 +27,8 @@ struct ScaleFit {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   bool per_expert = false;
+  // The grid stands the other way round, [cols, rows], as the codes do.
+  bool transposed = false;
   // Above 1: the matrix was quantized in that many pieces of n / pieces rows, each with its own
   // grid below the one before; granularity.rows divides both a piece and a stored block, so stored
   // rows are to be repeated (stored_scale_row).
@@ -35,8 +38,9 @@ struct ScaleFit {
 
 // Understands [], [1], [n], [n, 1], [ceil(n/b0), ceil(k/b1)] for the block that the config declares
 // and for blocks of powers of two, [r, 1, c, 1], groups of g along k, one scale a half of the rows
-// ([2], of fused gate and up), and all of them behind [experts]. Tensors outrank `declared`. Empty:
-// none of these, or two of them ([experts, n] with n = k).
+// ([2], of fused gate and up), and all of them behind [experts]. Beside transposed codes a
+// grid is read as they are, and else as [rows, columns]. Tensors outrank `declared`. Empty: none of
+// these, or two of them ([experts, n] with n = k).
 std::optional<ScaleFit> fit_scale(const ScaledMatrix& matrix, const Shape& scale,
                                   const std::optional<Granularity>& declared);
 

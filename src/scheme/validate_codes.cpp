@@ -2,6 +2,7 @@
 // Codes that stand for no number. One of them spoils every product with its row.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -51,12 +52,12 @@ BadCodes find_bad_codes(std::span<const std::byte> bytes, Decode decode) {
 void validate_code_values(Validation& validation, const Module& module) {
   const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
   const Decode decode = decoder_of(module.scheme.weight);
-  if (weight == nullptr || decode == nullptr || module.k < 1) return;
+  if (weight == nullptr || decode == nullptr || module.k < 1 || weight->shape.empty()) return;
   const Tensor tensor = validation.checkpoint.tensor(*weight);
   const BadCodes found = find_bad_codes(tensor.view.bytes, decode);
   validation.checkpoint.release(*weight);
   if (found.count == 0) return;
-  const auto k = static_cast<std::uint64_t>(module.k);
+  const auto k = static_cast<std::uint64_t>(std::max<std::int64_t>(weight->shape.back(), 1));
   validation.add(module, Level::error, "weight-nan", weight->name,
                  fmt::format("{} of {} codes are NaN or infinite, the first at row {}, column {}",
                              found.count, weight->bytes, found.first / k, found.first % k),

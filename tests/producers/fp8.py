@@ -200,6 +200,53 @@ def fused_experts(suffix):
     return case
 
 
+TRANSPOSED = {
+    # the scale of a tensor, as stored, for experts, in and out; then what it spreads to [E, in, out]
+    "scalar": (lambda e, n, k: (), "scale a tensor"),
+    "expert": (lambda e, n, k: (e,), "scale a tensor"),
+    "expert-4d": (lambda e, n, k: (e, 1, 1), "scale a tensor"),
+    "row": (lambda e, n, k: (e, 1, n), "scale a row"),
+    "row-vector": (lambda e, n, k: (e, n), "scale a row"),
+    "row-other-way": (lambda e, n, k: (e, n, 1), "scale a row"),
+    "block": (lambda e, n, k: (e, -(-k // 128), -(-n // 128)), "scale a block of 128x128"),
+}
+
+
+def transposed_experts(name, suffix="weight_scale", config=None):
+    """All experts as [E, in, out], as Llama 4 has them in 16 bits, with scales beside them."""
+    rng = random(name)
+    shape_of, text = TRANSPOSED[name]
+    tensors, values, schemes = {}, {}, {}
+    for projection, n, k in [("gate_up_proj", 300, 200), ("down_proj", 200, 150)]:
+        module = f"language_model.model.layers.0.feed_forward.experts.{projection}"
+        weight = codes(rng, (3, k, n))
+        scale = scales(rng, shape_of(3, n, k))
+        full = scale.astype(np.float64)
+        if name == "block":
+            full = spread(full, 128, 128, (k, n))
+        else:
+            full = full.reshape((1, 1, 1) if full.size == 1 else (3, 1, -1))
+        tensors |= {module: weight, f"{module}_{suffix}": scale}
+        values[module] = weight.astype(np.float64) * full
+        schemes[module] = text
+    text_config = {"model_type": "llama4_text", "hidden_size": 200}
+    return Case(f"fp8-transposed-{name}", tensors, (config or {}) | {"text_config": text_config}, {}, schemes, values)
+
+
+def transposed():
+    yield from (transposed_experts(name) for name in TRANSPOSED if name != "scalar")
+    modelopt = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}
+    yield transposed_experts("scalar", config=modelopt)
+    square = transposed_experts("expert")
+    square.name = "fp8-fault-transposed-square"
+    module = next(iter(square.tensors))
+    square.tensors[module] = codes(random(square.name), (3, 200, 200))
+    square.tensors[f"{module}_weight_scale"] = np.ones((3, 200, 1), np.float32)
+    square.schemes[module] = "weight_scale of shape [3, 200, 1]"
+    square.faults = ("module-unreadable",)
+    yield square
+
+
 def fused_on_disk():
     """gate and up in one matrix, with one scale for both or one for each."""
     module = "model.layers.0.mlp.gate_up_proj"
@@ -337,6 +384,7 @@ def cases():
     yield every_byte_twice_fnuz()
     yield fused_experts("scale_inv")
     yield fused_experts("scales_inv")
+    yield from transposed()
     yield from fused_on_disk()
     yield from fused_qkv()
     yield left_over()

@@ -57,6 +57,26 @@ TEST(ScaleFit, ShapesOfTheFieldAreUnderstood) {
   }
 }
 
+TEST(ScaleFit, BesideTransposedCodesTheGridIsReadAsTheyAre) {
+  struct Turned {
+    Shape scale;
+    Granularity expected;
+    bool transposed;
+  };
+  const ScaledMatrix matrix{4, 300, 200, true};
+  for (const Turned& row :
+       {Turned{{}, {0, 0}, false}, Turned{{4}, {0, 0}, false}, Turned{{4, 1, 300}, {1, 0}, true},
+        Turned{{4, 300, 1}, {1, 0}, false}, Turned{{4, 300}, {1, 0}, false},
+        Turned{{4, 2}, {150, 0}, false}, Turned{{4, 2, 3}, {128, 128}, true},
+        Turned{{4, 3, 2}, {128, 128}, false}}) {
+    const auto fit = fit_scale(matrix, row.scale, {});
+    ASSERT_TRUE(fit) << shape_text(row.scale);
+    EXPECT_EQ(fit->granularity, row.expected) << shape_text(row.scale);
+    EXPECT_EQ(fit->transposed, row.transposed) << shape_text(row.scale);
+  }
+  EXPECT_FALSE(fit_scale({4, 200, 200, true}, {4, 200, 1}, {}));  // a row or a column?
+}
+
 TEST(ScaleFit, OtherShapesAreRefused) {
   for (const auto& [matrix, scale] : std::vector<std::pair<ScaledMatrix, Shape>>{
            {{0, 24, 40}, {23}},
