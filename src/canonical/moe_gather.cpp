@@ -183,6 +183,20 @@ Result<std::int64_t> fused_count(const ExpertModules& fused, int layer) {
   return first->experts;
 }
 
+bool all_zero(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
+}
+
+// Exporters write biases beside every matrix; where all of a layer's are zero there are none.
+void drop_zero_biases(MoeWeights& weights) {
+  for (const ExpertWeights& one : weights.experts) {
+    if (!all_zero(one.gate_bias) || !all_zero(one.up_bias) || !all_zero(one.down_bias)) return;
+  }
+  for (ExpertWeights& one : weights.experts) {
+    for (std::vector<float>* bias : {&one.gate_bias, &one.up_bias, &one.down_bias}) bias->clear();
+  }
+}
+
 }  // namespace
 
 Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified,
@@ -208,6 +222,7 @@ Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& id
   out.hidden_size = out.experts.front().up.k;
   out.intermediate_size = out.experts.front().up.n;
   FEWBIT_TRY(check_shapes(out, layer));
+  drop_zero_biases(out);
   return out;
 }
 

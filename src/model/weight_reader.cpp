@@ -12,6 +12,7 @@
 #include "model/element.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/unused_tensors.hpp"
+#include "scheme/zero_bias.hpp"
 
 namespace fewbit {
 namespace {
@@ -46,6 +47,10 @@ Result<RmsNorm> WeightReader::norm(const std::string& module, std::int64_t width
     return Error{ErrorCode::unsupported, found->unreadable, module};
   }
   used_.insert(name);
+  if (const Module* found = source_.identified.find(module);
+      found != nullptr && has_zero_bias(source_.checkpoint, *found)) {
+    used_.insert(std::string(found->part("bias")));
+  }
   RmsNorm norm{std::vector<float>(to_size(width)), static_cast<float>(source_.config.rms_norm_eps)};
   FEWBIT_TRY(convert_to_f32(info->dtype, source_.checkpoint.tensor(*info).view.bytes, norm.weight));
   FEWBIT_TRY(prepared(info->bytes));
@@ -62,7 +67,8 @@ Result<const Module*> WeightReader::readable_module(const std::string& name,
   if (!module->unreadable.empty()) {
     return Error{ErrorCode::unsupported, module->unreadable, name};
   }
-  if (const std::string_view bias = module->part("bias"); !bias.empty()) {
+  const std::string_view bias = module->part("bias");
+  if (!bias.empty() && !has_zero_bias(source_.checkpoint, *module)) {
     return Error{ErrorCode::unsupported,
                  fmt::format("model_type {} has no bias here", source_.config.model_type),
                  std::string(bias)};
@@ -92,7 +98,9 @@ Result<QuantizedTensor> WeightReader::matrix(const std::string& module, MatrixSh
 
 void WeightReader::mark_used(const Module& module) {
   for (const Module::Part& part : module.parts) {
-    if (part.suffix == "weight" || is_quantization_suffix(part.suffix)) used_.insert(part.tensor);
+    // A bias that got here is all zeros.
+    const bool read = part.suffix == "weight" || part.suffix == "bias";
+    if (read || is_quantization_suffix(part.suffix)) used_.insert(part.tensor);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "scheme/name_parts.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "scheme/validation.hpp"
+#include "scheme/zero_bias.hpp"
 
 namespace fewbit {
 namespace {
@@ -111,6 +112,13 @@ void check_wanted(Validation& validation, const Wanted& wanted) {
 void check_bias(Validation& validation, const Module& module) {
   const std::string_view bias = module.part("bias");
   if (bias.empty() || module.role == Role::router_bias) return;
+  if (has_zero_bias(validation.checkpoint, module)) {
+    validation.add(
+        module, Level::info, "bias-zero", std::string(bias),
+        fmt::format("a bias of {} zeros", std::max<std::int64_t>(module.experts, 1) * module.n),
+        "none in this model; zeros change nothing and are left out");
+    return;
+  }
   validation.add(module, Level::error, "bias-unsupported", std::string(bias), "a bias",
                  "none in this model");
 }

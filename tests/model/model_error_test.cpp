@@ -88,10 +88,20 @@ TEST_F(ModelErrors, AWrongDtypeIsNamed) {
 }
 
 TEST_F(ModelErrors, ABiasThatTheFamilyDoesNotHaveIsRefused) {
+  const std::string attention = "model.layers.0.self_attn.q_proj.bias";
+  const std::string expert = "model.layers.0.mlp.experts.1.up_proj.bias";
   TinyModel tiny{TinyConfig{}};
-  tiny.tensors()["model.layers.0.self_attn.q_proj.bias"] =
-      TinyTensor{DType::f32, {32}, std::vector<float>(32)};
-  expect_refused(tiny, ErrorCode::unsupported, {"model.layers.0.self_attn.q_proj.bias"});
+  tiny.tensors()[attention] = TinyTensor{DType::f32, {32}, std::vector<float>(32)};
+  tiny.tensors()[expert] = TinyTensor{DType::f32, {16}, std::vector<float>(16, -0.0F)};
+  EXPECT_TRUE(try_load(tiny)) << "zeros change nothing";
+  for (const std::string& name : {attention, expert}) {
+    TinyModel other = tiny;
+    other.tensors()[name].values.back() = 1e-6F;
+    expect_refused(other, ErrorCode::unsupported, {name, "has no bias here"});
+  }
+  TinyModel longer = tiny;
+  longer.tensors()[attention] = TinyTensor{DType::f32, {33}, std::vector<float>(33)};
+  expect_refused(longer, ErrorCode::unsupported, {attention});
 }
 
 TEST_F(ModelErrors, ALayerThatTheConfigDoesNotCountIsRefused) {

@@ -201,6 +201,12 @@ def fused_qkv(case):
     block(case, ignore=["lm_head", "model.layers.0.mlp.gate", "self_attn.o_proj*", "self_attn.q_proj"])
 
 
+def zero_biases(case):
+    """Beside every projection, as GPTQ exporters write them; one of minus zero."""
+    for module, n, _ in [*projections(), (ATTENTION + "q_proj", HEADS * HEAD_DIM, 0)]:
+        case.tensors[module + ".bias"] = np.full(n, -0.0, np.float16)
+
+
 # rule -> what makes it, from a ModelOpt NVFP4 model
 NVFP4_FAULTS = {
     "scale-missing": lambda c: remove(c, UP + ".weight_scale"),
@@ -258,6 +264,7 @@ NVFP4_FAULTS = {
     "tensor-dtype": lambda c: set_tensor(c, ATTENTION + "q_proj.weight", np.ones((32, HIDDEN), np.int64)),
     "tensor-unexpected": lambda c: set_tensor(c, ATTENTION + "sinks", bf16(np.ones(HEADS))),
     "bias-unsupported": lambda c: set_tensor(c, ATTENTION + "q_proj.bias", bf16(np.ones(32))),
+    "bias-zero": zero_biases,
     "activation-gate": lambda c: c.config.update(hidden_act="relu2"),
     "config-unreadable": lambda c: c.config.update(num_hidden_layers="one"),
     "tokenizer-unreadable": lambda c: c.files.update({"tokenizer.json": "{"}),
@@ -407,6 +414,7 @@ INFORMS = {
     "layers-mixed",
     "draft-scheme",
     "layers-prediction",
+    "bias-zero",
     "config-missing",
     "extra-file",
 }

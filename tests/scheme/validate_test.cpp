@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
               },
               "model.layers.0.mlp.experts.1.gate_proj", "a gate", "none for hidden_act relu2"},
         Fault{"bias-unsupported", Level::error,
-              [](SmallCheckpoint& c) { c.add_bf16(attention + "q_proj.bias", {32}); },
+              [](SmallCheckpoint& c) { c.add_bf16(attention + "q_proj.bias", {32}, {0.5F}); },
               attention + "q_proj.bias", "a bias", "none"},
         Fault{"tensor-unexpected", Level::error,
               [](SmallCheckpoint& c) {
