@@ -75,8 +75,26 @@ void refuse_rest(Inventory& inventory) {
     scheme.producer = Producer::unknown;
     scheme.weight = draft.tensors.front()->dtype;
     draft.claim(scheme);
-    draft.module.unreadable = weight ? "quantized in an unknown way: " + draft.module.evidence
-                                     : std::string(leftover_scale);
+    const bool scale =
+        std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
+                    [](const auto& part) { return is_quantization_suffix(part.suffix); });
+    draft.module.unreadable = weight || !scale
+                                  ? "quantized in an unknown way: " + draft.module.evidence
+                                  : std::string(leftover_scale);
+  }
+}
+
+// Codes without a row or a column are no matrix, whoever wrote them.
+void refuse_empty(Inventory& inventory) {
+  for (Draft& draft : inventory.drafts) {
+    if (!draft.module.scheme.quantized() || !draft.module.unreadable.empty()) continue;
+    for (std::size_t i = 0; i < draft.tensors.size(); ++i) {
+      const TensorInfo& info = *draft.tensors[i];
+      const bool empty = std::find(info.shape.begin(), info.shape.end(), 0) != info.shape.end();
+      if (!empty || !is_weight_suffix(draft.module.parts[i].suffix)) continue;
+      draft.module.unreadable =
+          fmt::format("codes of shape {} hold no matrix", shape_text(info.shape));
+    }
   }
 }
 
@@ -176,6 +194,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   inventory.drafts = group_tensors(checkpoint.tensors());
   for (const Reader& reader : readers()) reader.claim(inventory);
   refuse_rest(inventory);
+  refuse_empty(inventory);
   for (const Reader& reader : readers()) {
     if (reader.check != nullptr) reader.check(inventory);
   }

@@ -63,6 +63,9 @@ void check_module_rules(Inventory& inventory);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);
 
+// Masks of attention, stored as bytes under names such as "self_attn.bias" and "attn.masked_bias".
+void claim_masks(Inventory& inventory);
+
 // One function a file.
 void claim_gguf(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);

@@ -65,7 +65,29 @@ void set_order(const Inventory& inventory, Module& module, const Shape& shape) {
   if (order.transposed) std::swap(module.n, module.k);
 }
 
+// Bytes as the only tensor of an attention: "self_attn.bias", "attn.masked_bias", "attn.mask".
+bool is_mask(const Draft& draft) {
+  if (draft.tensors.size() != 1) return false;
+  const DType dtype = draft.tensors.front()->dtype;
+  if (dtype != DType::u8 && dtype != DType::boolean) return false;
+  const std::string& suffix = draft.module.parts.front().suffix;
+  const std::string_view name = draft.module.name;
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  constexpr std::string_view masks[] = {"masked_bias", "mask", "attn_mask", "attention_mask",
+                                        "causal_mask"};
+  return suffix == "bias" || (suffix == "weight" && std::find(std::begin(masks), std::end(masks),
+                                                              last) != std::end(masks));
+}
+
 }  // namespace
+
+void claim_masks(Inventory& inventory) {
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed || !is_mask(draft)) continue;
+    set_sizes(draft, *draft.tensors.front());
+    draft.claim(plain_scheme(draft.tensors.front()->dtype));
+  }
+}
 
 void claim_unquantized(Inventory& inventory) {
   for (Draft& draft : inventory.drafts) {

@@ -45,6 +45,32 @@ def without_scale():
     return case
 
 
+def masks():
+    """Buffers of attention beside quantized weights are carried as they are."""
+    case = whole("modelopt-nvfp4-masks")
+    causal = np.tril(np.ones((1, 1, 8, 8)))
+    for name, mask in [
+        ("0.self_attn.bias", causal.astype(np.uint8)),
+        ("1.attn.bias", causal.astype(np.bool_)),
+        ("0.attn.masked_bias", np.uint8(1)),
+        ("1.attn.masked_bias", np.float32(-1e4)),
+        ("2.attn.mask", causal.astype(np.uint8)),
+    ]:
+        case.tensors[f"model.layers.{name}"] = mask
+        case.values[f"model.layers.{name}"] = np.asarray(mask).astype(np.float64)
+    return case
+
+
+def empty(n, k):
+    """Codes of no row or no column: refused by check and convert alike."""
+    case = whole(f"modelopt-nvfp4-empty-{n}x{k}")
+    case.tensors["model.layers.0.mlp.up_proj.weight"] = np.zeros((n, k // 2), np.uint8)
+    case.tensors["model.layers.0.mlp.up_proj.weight_scale"] = e4m3(np.zeros((n, k // 16)))
+    case.schemes = {"model.layers.0.mlp.up_proj": "hold no matrix"}
+    case.faults = ("module-unreadable",)
+    return case
+
+
 def cases():
     yield whole("modelopt-nvfp4")
     yield whole(
@@ -58,3 +84,6 @@ def cases():
         },
     )
     yield without_scale()
+    yield masks()
+    yield empty(0, 32)
+    yield empty(48, 0)
