@@ -90,7 +90,7 @@ void CtConfig::read_block(const Json& block) {
   if (inner != nullptr) read_obstacles(root);
   std::vector<PatternEntry> entries;
   for (const auto& [target, group] : target_groups_) {
-    if (!is_class(target)) entries.push_back({target, where_ + ".config_groups"});
+    if (!is_class(target)) entries.push_back({target, where_ + ".config_groups", true});
   }
   targets_ =
       std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors), std::move(entries));

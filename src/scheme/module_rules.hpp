@@ -19,7 +19,8 @@ namespace fewbit {
 
 struct PatternEntry {
   std::string text;
-  std::string source;  // "config.json quantization_config.ignore"
+  std::string source;   // "config.json quantization_config.ignore"
+  bool target = false;  // names what is quantized, not what stays as it is
 };
 
 // How a producer reads an entry.
@@ -76,6 +77,8 @@ class ModuleRules {
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   std::optional<std::size_t> find(std::string_view name) const;
   std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
+  void report_unmatched(std::span<const std::string_view> modules,
+                        std::vector<Finding>& findings) const;
   std::optional<Finding> too_wide(std::size_t entry,
                                   std::span<const std::string_view> modules) const;
 

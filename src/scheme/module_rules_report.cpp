@@ -9,6 +9,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/fused_names.hpp"
+#include "scheme/generic_patterns.hpp"
 #include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
 
@@ -136,19 +137,34 @@ std::optional<Finding> ModuleRules::too_wide(std::size_t entry,
   return std::nullopt;
 }
 
+// Entries that every export has may match nothing; others are mistakes.
+void ModuleRules::report_unmatched(std::span<const std::string_view> modules,
+                                   std::vector<Finding>& findings) const {
+  std::vector<std::size_t> generic;
+  std::vector<std::size_t> wrong;
+  for (const std::size_t entry : unmatched(modules)) {
+    const auto& [text, source, target] = entries_[entry];
+    const bool known = patterns_.contains(entry) ? is_generic_pattern(text) : is_generic_name(text);
+    (known && !target ? generic : wrong).push_back(entry);
+  }
+  const auto add = [&](Level level, const std::vector<std::size_t>& list, const char* expected) {
+    if (list.empty()) return;
+    std::string names;
+    for (const std::size_t entry : list) {
+      if (names.size() < 120) names += (names.empty() ? "" : ", ") + quote(entries_[entry].text);
+    }
+    findings.push_back({level, "pattern-unmatched", entries_[list.front()].source,
+                        fmt::format("{} of {} entries match no module: {}{}", list.size(),
+                                    entries_.size(), names, names.size() < 120 ? "" : ", …"),
+                        expected});
+  };
+  add(Level::warning, wrong, "entries that name modules of the file");
+  add(Level::info, generic, "nothing: exporters list these for models of every kind");
+}
+
 std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modules) const {
   std::vector<Finding> findings;
-  const std::vector<std::size_t> nothing = unmatched(modules);
-  std::string names;
-  for (const std::size_t entry : nothing) {
-    if (names.size() < 120) names += (names.empty() ? "" : ", ") + quote(entries_[entry].text);
-  }
-  if (!nothing.empty()) {
-    findings.push_back({Level::warning, "pattern-unmatched", entries_[nothing.front()].source,
-                        fmt::format("{} of {} entries match no module: {}{}", nothing.size(),
-                                    entries_.size(), names, names.size() < 120 ? "" : ", …"),
-                        "entries that name modules of the file"});
-  }
+  report_unmatched(modules, findings);
   constexpr std::size_t most_wide = 8;
   for (const auto& [entry, pattern] : patterns_) {
     if (findings.size() > most_wide) break;

@@ -324,6 +324,27 @@ def ignore_ct(pattern):
     return apply
 
 
+def generic_lists():
+    """What exporters exclude in every model: nothing of it need be there."""
+    modelopt = modelopt_model("generic-list-modelopt")
+    names = ["*lm_head*", "*proj_out.*", "*block_sparse_moe.gate*", "*router*", "*mlp.shared_expert_gate.*", "*linear_attn.conv1d*"]
+    block(modelopt, ignore=[*EXCLUDED, *names, "*mixer.conv1d*", "*output_layer*", "output.*", "nn.BatchNorm1d"])
+    modelopt.notes = ("pattern-unmatched",)
+    yield modelopt
+    names = ["re:.*shared_expert_gate$", "re:.*block_sparse_moe\\.gate", "re:visual.*", "re:model.visual.*", "re:.*vision_tower.*"]
+    compressed = modelopt_model("generic-list-compressed-tensors")
+    ignored = ["lm_head", "re:.*mlp\\.gate$", "re:.*self_attn.*", *names, "re:multi_modal_projector.*", "re:.*mtp.*"]
+    compressed.config["quantization_config"] = {"quant_method": "compressed-tensors", "ignore": ignored}
+    compressed.notes = ("pattern-unmatched",)
+    compressed.warnings = ("config-producer",)
+    yield compressed
+    for name, entry in [("path", "model.layers.7.mlp.gate"), ("typo", "re:.*self_atn.*"), ("number", "re:.*layers.9.*router")]:
+        case = plain_model(f"fault-list-{name}")
+        ignore_ct(entry)(case)
+        case.faults = ("pattern-unmatched",)
+        yield case
+
+
 @dataclass
 class Files(Case):
     """A checkpoint of several files; shards: name -> names of tensors."""
@@ -429,6 +450,7 @@ def with_fault(make, base, rule, apply):
 
 
 def cases():
+    yield from generic_lists()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
         ("fp8", fp8_model, FP8_FAULTS),
