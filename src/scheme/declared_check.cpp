@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/quote.hpp"
+#include "scheme/modelopt_config.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -20,20 +21,54 @@ const Json* said(const Json& block, std::string_view key) {
   return value;
 }
 
-// The first two places that name different producers. AutoRound writes the config of the layout
-// that it exports to beside its own.
+// Whether a config may be the one that such a module was written with. FP8 has one form, whoever
+// wrote it.
+bool describes(const Declaration& config, const Scheme& scheme) {
+  if (config.producer == scheme.producer) return scheme.quantized();
+  if (!dtype_name(scheme.weight).starts_with("f8_")) return false;
+  if (config.producer == Producer::fp8) return scheme.producer == Producer::modelopt;
+  if (config.producer != Producer::modelopt || scheme.producer != Producer::fp8) return false;
+  const auto modelopt = read_modelopt_config(config);
+  return modelopt && modelopt->algorithm.find("FP8") != std::string::npos;
+}
+
+std::string said_by(const Declaration& config) {
+  return fmt::format("{} as {} says", quote(config.method), config.where);
+}
+
+// Places that name different producers: the tensors tell which is left over from another version
+// of the checkpoint. AutoRound writes the config of the layout that it exports to beside its own.
 void check_methods(Inventory& inventory) {
   const std::vector<Declaration>& all = inventory.declared.all;
   const auto exports = [](const Declaration& one) { return one.producer == Producer::auto_round; };
   if (std::any_of(all.begin(), all.end(), exports)) return;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    if (all[i].producer == all.front().producer) continue;
-    inventory.findings.push_back({Level::warning, "config-methods-differ", all[i].where,
-                                  fmt::format("quant_method {}", quote(all[i].method)),
-                                  fmt::format("{} as {} says, or no second config",
-                                              quote(all.front().method), all.front().where)});
-    return;
+  const auto other = std::find_if(all.begin(), all.end(), [&](const Declaration& one) {
+    return one.producer != all.front().producer;
+  });
+  if (other == all.end()) return;
+  const auto modules = [&](const Declaration& config) {
+    return std::count_if(inventory.drafts.begin(), inventory.drafts.end(), [&](const Draft& draft) {
+      return describes(config, draft.module.scheme);
+    });
+  };
+  const auto first_count = modules(all.front());
+  const auto other_count = modules(*other);
+  const bool both = first_count > 0 && other_count > 0;
+  const bool none = first_count == 0 && other_count == 0;
+  const bool first_is_stale = first_count == 0 && !none;
+  const Declaration& stale = first_is_stale ? all.front() : *other;
+  const Declaration& right = first_is_stale ? *other : all.front();
+  std::string expected = said_by(right) + ", or no second config";
+  if (both) {
+    expected = fmt::format("{} too: {} modules are as the one says, {} as the other",
+                           said_by(right), other_count, first_count);
+  } else if (!none) {
+    expected = fmt::format("{} and {} modules show: {} is stale", said_by(right),
+                           std::max(first_count, other_count), stale.where);
   }
+  inventory.findings.push_back({none ? Level::warning : Level::info, "config-methods-differ",
+                                stale.where, fmt::format("quant_method {}", quote(stale.method)),
+                                std::move(expected)});
 }
 
 // Weights that were multiplied by an orthogonal matrix: right only with its inverse at run time.

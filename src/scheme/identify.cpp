@@ -143,7 +143,8 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
     }
     return;
   }
-  if (declared->producer == out.producer) return;
+  // That another place says something else is a finding of its own.
+  if (inventory.declared.says(out.producer)) return;
   // DeepSeek-V4 says fp8 for all but its experts, and expert_dtype for those.
   const bool experts_apart =
       declared->file != nullptr && declared->file->find("expert_dtype") != nullptr;

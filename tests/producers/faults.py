@@ -437,6 +437,7 @@ INFORMS = {
     "layers-prediction",
     "bias-zero",
     "config-missing",
+    "config-methods-differ",
     "extra-file",
 }
 
@@ -449,7 +450,33 @@ def with_fault(make, base, rule, apply):
     return replace(case, faults=(rule,))
 
 
+def stale_configs():
+    """A release that was quantized again, with the first quantizer's config left in config.json."""
+    case = modelopt_model("stale-config")
+    hf_quant = {"quant_algo": "NVFP4", "exclude_modules": list(EXCLUDED)}
+    case.files["hf_quant_config.json"] = {"producer": {"name": "modelopt"}, "quantization": hf_quant}
+    case.config["expert_dtype"] = "fp4"
+    case.config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+    case.notes = ("config-methods-differ",)
+    yield case
+    # Attention as it was, in FP8: each config describes its part.
+    parts = copy.deepcopy(case)
+    parts.name = "stale-config-of-a-part"
+    for name, n in [("q", 32), ("k", 16), ("v", 16), ("o", HIDDEN)]:
+        module = f"{ATTENTION}{name}_proj"
+        del parts.tensors[module + ".weight"]
+        parts.tensors[module + ".weight"] = e4m3(random(module).normal(0, 50, (n, HIDDEN)))
+        parts.tensors[module + ".weight_scale_inv"] = np.full((1, 1), 0.001, np.float32)
+    yield parts
+    neither = modelopt_model("fault-two-stale-configs")
+    neither.config["quantization_config"] = {"quant_method": "fp8"}
+    neither.files["quantize_config.json"] = {"bits": 4, "group_size": 128}
+    neither.faults = ("config-methods-differ", "config-producer")
+    yield neither
+
+
 def cases():
+    yield from stale_configs()
     yield from generic_lists()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
