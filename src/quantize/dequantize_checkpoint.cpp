@@ -38,9 +38,17 @@ struct DecodePlan {
 bool is_gpt_oss(const Module& module) { return module.scheme.packing == Packing::blocks; }
 bool written_transposed(const Module& module) { return module.transposed || is_gpt_oss(module); }
 
+// "experts.gate_up_proj": a parameter of its own in Transformers, without ".weight" behind it.
+bool is_bare_parameter(const Module& module) {
+  const std::string_view name = module.name;
+  const std::size_t dot = name.rfind('.');
+  return module.experts > 0 && dot != std::string_view::npos &&
+         (name.substr(0, dot) == "experts" || name.substr(0, dot).ends_with(".experts"));
+}
+
 // "up_proj.weight" from any name of a matrix's codes ("weight_packed", "qweight").
 std::string output_name(const Module& module) {
-  if (is_gpt_oss(module) && module.experts > 0) return module.name;
+  if (is_bare_parameter(module)) return module.name;
   const std::string_view weight = module.part("weight");
   return weight.empty() ? module.name + ".weight" : std::string(weight);
 }

@@ -260,7 +260,7 @@ def stacked(name, rename, warnings=()):
         module = f"{experts}{projection}_proj"
         for suffix in each[0].parts:
             tensors[rename(module, suffix)] = np.stack([matrix.parts[suffix] for matrix in each])
-        values[f"{module}.weight"] = np.stack([matrix.values for matrix in each])
+        values[module] = np.stack([matrix.values for matrix in each])  # as Transformers names it
     settings = config(args(), targets=["re:.*experts.*"])
     settings["hidden_size"] = 64
     schemes = {f"{experts}gate_up_proj": "INT4", f"{experts}down_proj": "INT4"}

@@ -185,18 +185,19 @@ def every_byte_twice_fnuz():
     return case
 
 
-def fused_experts(suffix):
+def fused_experts(suffix, weight_suffix="", joint="_"):
+    """Decoded they have no suffix, as Transformers names them, whatever the codes had."""
     rng = random(suffix)
     tensors, values = {}, {}
     for name, n, k in [("gate_up_proj", 300, 200), ("down_proj", 200, 150)]:
         module = f"model.layers.0.mlp.experts.{name}"
         weight = codes(rng, (3, n, k))
         scale = scales(rng, (3, -(-n // 128), -(-k // 128)))
-        tensors |= {module: weight, f"{module}_{suffix}": scale}
+        tensors |= {module + weight_suffix: weight, f"{module}{joint}{suffix}": scale}
         values[module] = weight.astype(np.float64) * spread(scale.astype(np.float64), 128, 128, (n, k))
     text = "f32 scale a block of 128x128"
     case = Case("fp8-fused-" + suffix, tensors, BLOCK | {"hidden_size": 200}, values=values)
-    case.schemes = {name: text for name in tensors if not name.endswith(suffix)}
+    case.schemes = dict.fromkeys(values, text)
     return case
 
 
@@ -384,6 +385,7 @@ def cases():
     yield every_byte_twice_fnuz()
     yield fused_experts("scale_inv")
     yield fused_experts("scales_inv")
+    yield fused_experts("weight_scale_inv", ".weight", ".")
     yield from transposed()
     yield from fused_on_disk()
     yield from fused_qkv()
