@@ -62,10 +62,7 @@ std::string four_bit_obstacle(const Checkpoint& checkpoint, Draft& draft,
     return fmt::format("weight is {}, expected u8 with two codes a byte of {}", found_text(weight),
                        shape_text(state.shape));
   }
-  if (state.shape[1] % state.block != 0) {
-    return fmt::format("blocks of {} codes that cross rows of {}", state.block, state.shape[1]);
-  }
-  const std::int64_t scales = *codes / state.block;
+  const std::int64_t scales = ceil_div(*codes, state.block);
   const DType type = state.nested ? DType::u8 : DType::f32;
   const TensorInfo* absmax = draft.tensor("weight.absmax");
   if (!has_shape(absmax, type, scales)) {
@@ -90,8 +87,8 @@ void claim_four_bit(const Checkpoint& checkpoint, Draft& draft) {
     return;
   }
   std::string obstacle = four_bit_obstacle(checkpoint, draft, *state);
-  scheme.scale =
-      ScaleSpec{DType::f32, Granularity{1, state->block}, false, ScaleDirection::multiply};
+  scheme.scale = ScaleSpec{DType::f32, Granularity{1, bitsandbytes_group(*state)}, false,
+                           ScaleDirection::multiply};
   if (obstacle.empty()) {
     draft.claim(scheme);
   } else {

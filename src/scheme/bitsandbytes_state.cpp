@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "checkpoint/json.hpp"
 
@@ -49,6 +50,10 @@ Result<void> read_nested(const Json& json, BitsandbytesState& state, std::string
 }
 
 }  // namespace
+
+std::int64_t bitsandbytes_group(const BitsandbytesState& state) {
+  return std::gcd(state.shape[1], state.block);
+}
 
 std::string_view bitsandbytes_state_part(const Module& module) {
   for (const std::string_view name :

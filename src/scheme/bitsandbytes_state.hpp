@@ -24,4 +24,8 @@ std::string_view bitsandbytes_state_part(const Module& module);
 Result<BitsandbytesState> read_bitsandbytes_state(const Checkpoint& checkpoint,
                                                   const Module& module);
 
+// Columns of a row that share a scale wherever the row begins: blocks run on from one row to the
+// next, so it is the block only where rows are whole blocks.
+std::int64_t bitsandbytes_group(const BitsandbytesState& state);
+
 }  // namespace fewbit

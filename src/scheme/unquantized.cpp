@@ -65,6 +65,13 @@ void set_order(const Inventory& inventory, Module& module, const Shape& shape) {
   if (order.transposed) std::swap(module.n, module.k);
 }
 
+// A bias, a key scale: what stands alone is no matrix of the experts or the attention that its name
+// speaks of.
+void set_bias_role(Module& module) {
+  if (is_projection(module.role)) module.role = Role::other;
+  module.expert = -1;
+}
+
 // Bytes as the only tensor of an attention: "self_attn.bias", "attn.masked_bias", "attn.mask".
 bool is_mask(const Draft& draft) {
   if (draft.tensors.size() != 1) return false;
@@ -96,7 +103,11 @@ void claim_unquantized(Inventory& inventory) {
     const TensorInfo& main = weight != nullptr ? *weight : *draft.tensors.front();
     set_sizes(draft, main);
     draft.claim(plain_scheme(main.dtype));
-    if (draft.module.expert == all_experts) set_order(inventory, draft.module, main.shape);
+    if (weight == nullptr) {
+      set_bias_role(draft.module);
+    } else if (draft.module.expert == all_experts) {
+      set_order(inventory, draft.module, main.shape);
+    }
   }
 }
 

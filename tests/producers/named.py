@@ -27,9 +27,11 @@ def nf4(name, n=24, k=128, blocksize=64, nested=False, quant_type="nf4", flat=Tr
     """High nibble first; blocks are counted row after row."""
     rng = random(name)
     codes = rng.integers(0, 16, n * k)
-    packed = ((codes[0::2] << 4) | codes[1::2]).astype(np.uint8).reshape((-1, 1) if flat else (n, -1))
+    even = np.pad(codes, (0, codes.size % 2))
+    packed = ((even[0::2] << 4) | even[1::2]).astype(np.uint8).reshape((-1, 1) if flat else (n, -1))
     state = {"blocksize": blocksize, "dtype": "bfloat16", "shape": [n, k], "quant_type": quant_type}
-    count = n * k // blocksize
+    count = -(-n * k // blocksize)
+    group = np.gcd(k, blocksize)  # columns of a row that share a scale
     more = {}
     if nested:
         map256 = np.sort(rng.uniform(-1, 1, 256)).astype(np.float32)
@@ -51,13 +53,13 @@ def nf4(name, n=24, k=128, blocksize=64, nested=False, quant_type="nf4", flat=Tr
     }
     tensors = {f"{MODULE}.{suffix}": part for suffix, part in parts.items()}
     tensors["model.norm.weight"] = bf16(np.ones(8))
-    values = NF4[codes].astype(np.float64) * np.repeat(absmax.astype(np.float64), blocksize)
+    values = NF4[codes].astype(np.float64) * np.repeat(absmax.astype(np.float64), blocksize)[: n * k]
     return Case(
         "bitsandbytes-" + name,
         tensors,
         config("bitsandbytes", load_in_4bit=True),
         values={f"{MODULE}.weight": values.reshape(n, k)},
-        **{"schemes": {MODULE: f"bitsandbytes nf4 (nf4, f32 scale a group of {blocksize})"}, **rest},
+        **{"schemes": {MODULE: f"bitsandbytes nf4 (nf4, f32 scale a group of {group})"}, **rest},
     )
 
 
@@ -87,7 +89,8 @@ def bitsandbytes_faults():
     yield fault("other-map", "is not the codebook", lambda tensors: tensors.update({f"{MODULE}.weight.quant_map": other}))
     short = np.ones(47, np.float32)
     yield fault("absmax", "expected 48 f32", lambda tensors: tensors.update({f"{MODULE}.weight.absmax": short}))
-    yield fault("rows", "blocks of 64 codes that cross rows of 96", k=96)
+    many = np.ones(37, np.float32)  # 36 blocks in 24 rows of 96
+    yield fault("absmax-over-rows", "expected 36 f32", lambda tensors: tensors.update({f"{MODULE}.weight.absmax": many}), k=96)
     yield fault("nested", "weight.nested_absmax is missing", drop("weight.nested_absmax"), nested=True)
     tiled = int8("fault-format", faults=("module-unreadable",), schemes={MODULE: "weight_format is 2"})
     tiled.tensors[f"{MODULE}.weight_format"] = np.uint8(2)
@@ -131,8 +134,22 @@ def by_method():
         yield named("method-" + method, config(method), plain, text)
 
 
+def orphan_bias():
+    """A bias whose matrix is not there is no expert."""
+    case = nf4("orphan-bias")
+    case.tensors["model.layers.0.mlp.experts.gate_up_proj_bias"] = bf16(np.ones((4, 64)))
+    case.config["hidden_size"] = 128
+    case.schemes["model.layers.0.mlp.experts.gate_up_proj"] = "bf16"
+    return case
+
+
 def cases():
     yield nf4("nf4")
+    yield nf4("nf4-rows-of-96", k=96)
+    yield nf4("nf4-rows-of-100", n=17, k=100)
+    yield nf4("nf4-rows-of-33", n=7, k=33)
+    yield nf4("nf4-rows-of-20-nested", n=7, k=20, nested=True)
+    yield orphan_bias()
     yield nf4("nf4-rows", flat=False)
     yield nf4("nf4-wide-blocks", blocksize=128)
     yield nf4("nf4-nested", nested=True)
