@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/block_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+namespace fewbit {
+namespace {
+
+constexpr int smallest_piece_log2 = 5;  // 4 bytes
+constexpr std::size_t none = ~std::size_t{0};
+
+int log2_of(std::int64_t power) { return std::countr_zero(static_cast<std::uint64_t>(power)); }
+
+// Of bit i of an index: places[1 << i]. None where the others are not the sums of these.
+std::optional<std::vector<std::int64_t>> bit_places(const std::vector<std::int64_t>& places) {
+  if (!std::has_single_bit(places.size())) return std::nullopt;
+  std::vector<std::int64_t> of_bit;
+  for (std::size_t i = 1; i < places.size(); i *= 2) of_bit.push_back(places[i]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::int64_t sum = 0;
+    for (std::size_t bit = 0; bit < of_bit.size(); ++bit) {
+      if ((i >> bit & 1U) != 0) sum += of_bit[bit];
+    }
+    if (sum != places[i]) return std::nullopt;
+  }
+  return of_bit;
+}
+
+// Of the bits of n, then of k.
+std::optional<std::vector<std::int64_t>> index_places(const BlockPlaces& places) {
+  auto all = bit_places(places.n);
+  const auto k = bit_places(places.k);
+  if (!all || !k) return std::nullopt;
+  all->insert(all->end(), k->begin(), k->end());
+  return all;
+}
+
+// Index bits that address neighbours: the first one the next element, the second one the next two.
+std::vector<std::size_t> line_of(const std::vector<std::int64_t>& places, int element_bits) {
+  std::vector<std::size_t> line;
+  std::int64_t next = element_bits;
+  for (;;) {
+    const auto found = std::ranges::find(places, next);
+    if (found == places.end()) return line;
+    line.push_back(static_cast<std::size_t>(found - places.begin()));
+    next *= 2;
+  }
+}
+
+// Which index bit each address bit of the buffer is; positions below `first` are inside an element.
+class Positions {
+ public:
+  Positions(int first, std::size_t count) : first_(first), bits_(count, none) {}
+
+  int end() const { return first_ + static_cast<int>(bits_.size()); }
+  std::size_t& operator[](int position) {
+    return bits_[static_cast<std::size_t>(position - first_)];
+  }
+  std::size_t operator[](int position) const {
+    return bits_[static_cast<std::size_t>(position - first_)];
+  }
+  int find(std::size_t bit) const {
+    return first_ + static_cast<int>(std::ranges::find(bits_, bit) - bits_.begin());
+  }
+  bool holds(std::size_t bit) const { return std::ranges::find(bits_, bit) != bits_.end(); }
+
+ private:
+  int first_;
+  std::vector<std::size_t> bits_;
+};
+
+// Lines as the source has them; bits above a line go where the result needs them, when that is in a
+// register, the others follow as they are.
+Positions place_lines(const std::vector<std::size_t>& line, const Positions& need, int need_end,
+                      int first) {
+  Positions at(first, static_cast<std::size_t>(need.end() - first));
+  int position = first;
+  for (const std::size_t bit : line) at[position++] = bit;
+  for (int p = position; p < need_end; ++p) {
+    if (!at.holds(need[p])) at[p] = need[p];
+  }
+  for (std::size_t bit = 0; bit < static_cast<std::size_t>(need.end() - first); ++bit) {
+    if (!at.holds(bit)) at[at.find(none)] = bit;
+  }
+  return at;
+}
+
+std::vector<BitExchange> exchanges(Positions& at, const Positions& need, int first, int need_end,
+                                   int register_log2) {
+  std::vector<BitExchange> steps;
+  const auto step = [&](int high, int low) {
+    std::swap(at[high], at[low]);
+    steps.push_back({.high = high, .low = low});
+  };
+  for (;;) {
+    int inside = -1;
+    bool moved = false;
+    for (int p = first; p < need_end && !moved; ++p) {
+      if (at[p] == need[p]) continue;
+      const int from = at.find(need[p]);
+      moved = from >= register_log2;
+      if (moved) step(from, p);
+      if (!moved) inside = from;
+    }
+    if (moved) continue;
+    if (inside < 0) return steps;
+    step(at.end() - 1, inside);  // out of the register first
+  }
+}
+
+// Pieces of 2^log2 bits of the buffer and where they lie outside, in bytes.
+std::vector<std::pair<std::int64_t, std::int64_t>> pieces(const Positions& at, int log2,
+                                                          const std::vector<std::int64_t>& places) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> all(std::size_t{1} << (at.end() - log2));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::int64_t bits = 0;
+    for (int p = log2; p < at.end(); ++p) {
+      if ((i >> (p - log2) & 1U) != 0) bits += places[at[p]];
+    }
+    all[i] = {static_cast<std::int64_t>(i << (log2 - 3)), bits / 8};
+  }
+  return all;
+}
+
+}  // namespace
+
+BlockMoves BlockPlan::moves() const {
+  return {.lines = lines.data(),
+          .line_count = std::ssize(lines),
+          .line_bytes = line_bytes,
+          .exchanges = exchanges.data(),
+          .exchange_count = std::ssize(exchanges),
+          .chunks = chunks.data(),
+          .chunk_count = std::ssize(chunks),
+          .chunk_bytes = chunk_bytes,
+          .buffer_bytes = buffer_bytes,
+          .nibbles = nullptr,
+          .bytes = nullptr};
+}
+
+std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,
+                                    int element_bits, int register_log2) {
+  const auto from = index_places(source);
+  const auto to = index_places(out);
+  if (!from || !to) return std::nullopt;
+  const int first = log2_of(element_bits);
+  const int end = first + static_cast<int>(from->size());
+  const auto source_line = line_of(*from, element_bits);
+  const auto out_line = line_of(*to, element_bits);
+  const int line_log2 = first + static_cast<int>(source_line.size());
+  const int out_log2 = first + static_cast<int>(out_line.size());
+  const bool fits = end > register_log2 && (std::int64_t{1} << (end - 3)) <= block_buffer_bytes;
+  if (!fits || std::min(line_log2, out_log2) < smallest_piece_log2) return std::nullopt;
+
+  Positions need(first, from->size());
+  for (std::size_t i = 0; i < out_line.size(); ++i) need[first + static_cast<int>(i)] = out_line[i];
+  const int need_end = std::min(out_log2, register_log2);
+  Positions at = place_lines(source_line, need, need_end, first);
+
+  BlockPlan plan;
+  plan.buffer_bytes = std::int64_t{1} << (end - 3);
+  plan.line_bytes = std::int64_t{1} << (line_log2 - 3);
+  for (const auto& [buffer, outside] : pieces(at, line_log2, *from)) {
+    plan.lines.push_back({.from = outside, .to = buffer});
+  }
+  plan.exchanges = exchanges(at, need, first, need_end, register_log2);
+  int chunk_log2 = need_end;
+  while (chunk_log2 < out_log2 && at[chunk_log2] == need[chunk_log2]) ++chunk_log2;
+  plan.chunk_bytes = std::int64_t{1} << (chunk_log2 - 3);
+  for (const auto& [buffer, outside] : pieces(at, chunk_log2, *to)) {
+    plan.chunks.push_back({.from = buffer, .to = outside});
+  }
+  std::ranges::sort(plan.chunks, {}, &BlockCopy::to);
+  return plan;
+}
+
+}  // namespace fewbit

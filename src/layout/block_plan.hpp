@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchanges of address bits that take a block of elements from one layout to another.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "layout/pack_fast_blocks.hpp"
+
+namespace fewbit {
+
+// Where the elements of a block lie, in bits from its first element: (n, k) at n[n] + k[k]. As
+// many n and as many k as the block has, both powers of two.
+struct BlockPlaces {
+  std::vector<std::int64_t> n;
+  std::vector<std::int64_t> k;
+};
+
+struct BlockPlan {
+  std::vector<BlockCopy> lines;
+  std::int64_t line_bytes = 0;
+  std::vector<BitExchange> exchanges;
+  std::vector<BlockCopy> chunks;
+  std::int64_t chunk_bytes = 0;
+  std::int64_t buffer_bytes = 0;
+
+  BlockMoves moves() const;
+};
+
+// None where a block is no permutation of address bits, fills no register twice, is larger than
+// the buffer, or lies in pieces below 4 bytes.
+// element_bits: 1 to 64, a power of two. register_log2: that of the mover.
+std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,
+                                    int element_bits, int register_log2);
+
+}  // namespace fewbit

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves blocks of elements from one layout to another.
+//
+// Layouts are closed forms of the bits of n and k, so within a block of powers of two an element
+// moves from one bit address to another by a permutation of the bits of the address. A block is
+// copied into a buffer, line by line; there the permutation is a few exchanges of one address bit
+// above a register with one inside; then the buffer is copied to its places. Whichever the two
+// layouts are, the plan (block_plan.hpp) is data, and an exchange is the same few instructions for
+// two registers a and b:
+//   a' = a where the inner bit is 0, b moved up by it where it is 1
+//   b' = a moved down by it where it is 0, b where it is 1
+// All variants give the same bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "fewbit/selection.hpp"
+
+namespace fewbit {
+
+struct BlockCopy {
+  std::int64_t from;  // bytes
+  std::int64_t to;
+};
+
+// Exchanges address bits, counted in bits (bit 3 tells odd bytes): low within a register, high
+// above.
+struct BitExchange {
+  int high;
+  int low;
+};
+
+struct BlockMoves {
+  const BlockCopy* lines;  // from a block's first byte in the source to the buffer
+  std::int64_t line_count;
+  std::int64_t line_bytes;  // a power of two, at least 4
+  const BitExchange* exchanges;
+  std::int64_t exchange_count;
+  const BlockCopy* chunks;  // from the buffer to its first byte in the result, rising there
+  std::int64_t chunk_count;
+  std::int64_t chunk_bytes;     // a power of two, at least 4
+  std::int64_t buffer_bytes;    // a power of two, at least 8
+  const std::uint8_t* nibbles;  // of 16: what becomes of each half of a byte, first; or null
+  const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null
+};
+
+// Many blocks of one plan: from the source's first byte, to the result's.
+struct BlockRun {
+  const BlockCopy* blocks;
+  std::int64_t count;
+  const std::uint8_t* source;
+  std::uint8_t* out;
+};
+
+inline constexpr std::int64_t block_buffer_bytes = 4096;
+
+// source and out need no alignment; exactly the lines are read and the chunks written.
+using MoveBlocksFn = void(const BlockMoves& moves, const BlockRun& run);
+MoveBlocksFn move_blocks_generic;
+MoveBlocksFn move_blocks_avx2;    // needs AVX2
+MoveBlocksFn move_blocks_avx512;  // needs AVX-512 F, BW, VL
+
+// The variant of an ISA level of this machine.
+struct BlockMover {
+  MoveBlocksFn* move;
+  int register_log2;  // of its bits: address bits below are inside a register
+};
+BlockMover block_mover(IsaLevel level);
+
+}  // namespace fewbit
