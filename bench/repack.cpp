@@ -1,117 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing 4-bit codes into 16 x 64 tiles, against a plain copy of the same bytes on the same
-// threads. bytes_per_second counts bytes read and written.
-#include <benchmark/benchmark.h>
+// How near each repacking comes to a plain copy: rounds of a copy and the repacking in turn, so
+// that both see the same machine, and the median of their ratios. Bytes are those read and written.
+//
+//   bench_repack [--threads N] [--rounds N] [--isa NAME] [WORD in the name]
+#include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "bench/repack_cases.hpp"
 #include "core/aligned_buffer.hpp"
-#include "fewbit/executor.hpp"
-#include "fewbit/selection.hpp"
-#include "layout/pack_b12x.hpp"
 #include "layout/parallel_ranges.hpp"
 
+namespace fewbit::bench {
 namespace {
 
-using fewbit::IsaLevel;
-
-// Eight experts' gate and up of a layer with hidden size 4096 and intermediate size 1536.
-constexpr fewbit::B12xPackJob job_shape{
-    .experts = 8, .dims = {.n = 3072, .k = 4096}, .rows = {.rows = 3072, .shift = 1536}};
-
-struct Buffers {
-  fewbit::AlignedBuffer codes;
-  fewbit::AlignedBuffer tiles;
-
-  static Buffers make() {
-    const auto bytes = static_cast<std::uint64_t>(job_shape.experts * job_shape.expert_bytes());
-    Buffers buffers{.codes = fewbit::AlignedBuffer::allocate(bytes).value(),
-                    .tiles = fewbit::AlignedBuffer::allocate(bytes).value()};
-    std::memset(buffers.codes.data(), 0x5a, bytes);
-    std::memset(buffers.tiles.data(), 0, bytes);
-    return buffers;
-  }
+struct Options {
+  int threads = 2;
+  int rounds = 9;
+  IsaLevel isa = IsaLevel::generic;
+  std::string word;
 };
 
-void report(benchmark::State& state, const Buffers& buffers) {
-  const auto moved = 2 * static_cast<std::int64_t>(buffers.codes.size());
-  state.SetBytesProcessed(state.iterations() * moved);
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+  return values[values.size() / 2];
 }
 
-void copy(benchmark::State& state, int threads) {
-  Buffers buffers = Buffers::make();
-  const auto pool = fewbit::make_thread_pool(threads).value();
-  const auto bytes = static_cast<std::int64_t>(buffers.codes.size());
-  constexpr std::int64_t block = 1 << 16;
-  for (auto _ : state) {
-    fewbit::parallel_ranges(*pool, bytes / block, [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(buffers.tiles.data() + begin * block, buffers.codes.data() + begin * block,
-                  static_cast<std::size_t>((end - begin) * block));
+template <class Fn>
+double seconds_of(const Fn& fn) {
+  const auto start = std::chrono::steady_clock::now();
+  fn();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// One memcpy a thread, which streams past the caches where the C library finds that faster.
+class Copy {
+ public:
+  static Result<Copy> make() {
+    Copy copy;
+    FEWBIT_TRY(copy.from_, AlignedBuffer::allocate(bytes));
+    FEWBIT_TRY(copy.to_, AlignedBuffer::allocate(bytes));
+    std::memset(copy.from_.data(), 0x5a, bytes);
+    std::memset(copy.to_.data(), 0, bytes);
+    return copy;
+  }
+  double bytes_per_second(Executor& executor) {
+    const int threads = std::max(executor.threads(), 1);
+    const std::size_t part = bytes / static_cast<std::size_t>(threads);
+    const double seconds = seconds_of([&] {
+      parallel_for(executor, threads, [&](int i) {
+        const std::size_t at = static_cast<std::size_t>(i) * part;
+        std::memcpy(to_.data() + at, from_.data() + at, part);
+      });
     });
-    benchmark::ClobberMemory();
+    return 2.0 * static_cast<double>(bytes) / seconds;
   }
-  report(state, buffers);
+
+ private:
+  static constexpr std::size_t bytes = std::size_t{1} << 26;
+  AlignedBuffer from_;
+  AlignedBuffer to_;
+};
+
+Result<void> measure(const RepackCase& one, int rounds, Copy& copy, Executor& executor) {
+  std::vector<double> rates;
+  std::vector<double> ratios;
+  FEWBIT_TRY(one.run(executor));
+  for (int round = 0; round < rounds; ++round) {
+    const double before = copy.bytes_per_second(executor);
+    Result<void> ran;
+    const double seconds = seconds_of([&] { ran = one.run(executor); });
+    FEWBIT_TRY(std::move(ran));
+    const double after = copy.bytes_per_second(executor);
+    rates.push_back(static_cast<double>(one.read_bytes + one.written_bytes) / seconds);
+    ratios.push_back(rates.back() / ((before + after) / 2));
+  }
+  fmt::print("{:<32} {:>8.2f} {:>8.2f}\n", one.name, median(rates) / 1e9, median(ratios));
+  std::fflush(stdout);
+  return {};
 }
 
-void repack(benchmark::State& state, IsaLevel isa, int threads) {
-  Buffers buffers = Buffers::make();
-  const auto pool = fewbit::make_thread_pool(threads).value();
-  fewbit::B12xPackJob job = job_shape;
-  job.isa = isa;
-  for (auto _ : state) {
-    fewbit::pack_b12x(job, buffers.codes.span(), buffers.tiles.span(), *pool);
-    benchmark::ClobberMemory();
+Result<void> run(const Options& options) {
+  FEWBIT_TRY(const auto executor, make_thread_pool(options.threads));
+  FEWBIT_TRY(const std::vector<RepackCase> cases, repack_cases(options.isa));
+  FEWBIT_TRY(Copy copy, Copy::make());
+  std::vector<double> rates;
+  for (int round = 0; round < options.rounds; ++round) {
+    rates.push_back(copy.bytes_per_second(*executor));
   }
-  report(state, buffers);
+  fmt::print("{} threads, {}, copy {:.2f} GB/s read and written\n", executor->threads(),
+             isa_name(options.isa), median(rates) / 1e9);
+  fmt::print("{:<32} {:>8} {:>8}\n", "repacking", "GB/s", "of copy");
+  for (const RepackCase& one : cases) {
+    if (one.name.find(options.word) == std::string::npos) continue;
+    FEWBIT_TRY(measure(one, options.rounds, copy, *executor));
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print("peak memory {} MiB\n", usage.ru_maxrss / 1024);
+  return {};
 }
 
-void repack_in_place(benchmark::State& state, IsaLevel isa, int threads) {
-  Buffers buffers = Buffers::make();
-  const auto pool = fewbit::make_thread_pool(threads).value();
-  fewbit::B12xPackJob job = job_shape;
-  job.isa = isa;
-  for (auto _ : state) {
-    if (!fewbit::pack_b12x_in_place(job, buffers.codes.span(), *pool)) {
-      state.SkipWithError("no scratch memory");
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  FEWBIT_TRY(const DeviceInfo device, detect_cpu());
+  options.isa = device.isa;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    if (!name.starts_with("--")) {
+      options.word = name;
+      continue;
     }
-    benchmark::ClobberMemory();
-  }
-  report(state, buffers);
-}
-
-template <class Function, class... Args>
-void add(const std::string& name, Function function, Args... args) {
-  benchmark::RegisterBenchmark(name.c_str(), function, args...)->UseRealTime();
-}
-
-void register_all(const fewbit::DeviceInfo& device) {
-  for (const int threads : {1, 2}) {
-    const std::string suffix = "/threads:" + std::to_string(threads);
-    add("memcpy" + suffix, copy, threads);
-    for (const IsaLevel isa : {IsaLevel::generic, IsaLevel::avx2, IsaLevel::avx512}) {
-      if (isa > device.isa) continue;
-      std::string name = "b12x_packed/";
-      name += fewbit::isa_name(isa);
-      add(name + suffix, repack, isa, threads);
-      add(name.append("/in_place").append(suffix), repack_in_place, isa, threads);
+    if (++i == argc) {
+      return Error{ErrorCode::invalid_argument, "no value for " + std::string(name), ""};
+    }
+    if (name == "--threads") options.threads = std::atoi(argv[i]);
+    if (name == "--rounds") options.rounds = std::max(std::atoi(argv[i]), 1);
+    if (name == "--isa") {
+      FEWBIT_TRY(options.isa, isa_from_name(argv[i]));
     }
   }
+  return options;
 }
 
 }  // namespace
+}  // namespace fewbit::bench
 
 int main(int argc, char** argv) {
-  const auto device = fewbit::detect_cpu();
-  if (!device) {
-    std::fprintf(stderr, "bench_repack: %s\n", device.error().message().c_str());
-    return 1;
-  }
-  register_all(*device);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  const auto options = fewbit::bench::parse(argc, argv);
+  const auto done = options ? fewbit::bench::run(*options) : options.error();
+  if (done) return 0;
+  fmt::print(stderr, "bench_repack: {}\n", done.error().message());
+  return 1;
 }

@@ -48,6 +48,7 @@ inline void exchange(__m256i& a, __m256i& b) {
   }
 }
 
+// An exchange with the registers that are `distance` apart.
 template <int bit>
 void exchange_pass(__m256i* registers, std::int64_t count, std::int64_t distance) {
   for (std::int64_t base = 0; base < count; base += 2 * distance) {
@@ -61,12 +62,83 @@ void exchange_pass(__m256i* registers, std::int64_t count, std::int64_t distance
   }
 }
 
-void run_exchange(BitExchange e, __m256i* registers, std::int64_t count) {
-  using Pass = void (*)(__m256i*, std::int64_t, std::int64_t);
-  constexpr Pass passes[register_log2] = {exchange_pass<0>, exchange_pass<1>, exchange_pass<2>,
-                                          exchange_pass<3>, exchange_pass<4>, exchange_pass<5>,
-                                          exchange_pass<6>, exchange_pass<7>};
-  passes[e.low](registers, count, std::int64_t{1} << (e.high - register_log2));
+// Two exchanges of the same registers.
+template <int first, int second>
+void exchange_twice(__m256i* registers, std::int64_t count, std::int64_t distance) {
+  for (std::int64_t base = 0; base < count; base += 2 * distance) {
+    for (std::int64_t i = base; i < base + distance; ++i) {
+      __m256i a = _mm256_load_si256(registers + i);
+      __m256i b = _mm256_load_si256(registers + i + distance);
+      exchange<first>(a, b);
+      exchange<second>(a, b);
+      _mm256_store_si256(registers + i, a);
+      _mm256_store_si256(registers + i + distance, b);
+    }
+  }
+}
+
+struct Distances {
+  std::int64_t first, second;
+};
+
+// The first exchange of four registers in one direction, the second one in the other.
+template <int first, int second>
+inline void exchange_four(__m256i* registers, Distances d) {
+  __m256i a = _mm256_load_si256(registers);
+  __m256i b = _mm256_load_si256(registers + d.first);
+  __m256i c = _mm256_load_si256(registers + d.second);
+  __m256i e = _mm256_load_si256(registers + d.first + d.second);
+  exchange<first>(a, b);
+  exchange<first>(c, e);
+  exchange<second>(a, c);
+  exchange<second>(b, e);
+  _mm256_store_si256(registers, a);
+  _mm256_store_si256(registers + d.first, b);
+  _mm256_store_si256(registers + d.second, c);
+  _mm256_store_si256(registers + d.first + d.second, e);
+}
+
+// Two exchanges while the registers are loaded.
+template <int first, int second>
+void exchange_pair(__m256i* registers, std::int64_t count, Distances d) {
+  if (d.first == d.second) return exchange_twice<first, second>(registers, count, d.first);
+  const std::int64_t near = d.first < d.second ? d.first : d.second;
+  const std::int64_t far = d.first + d.second - near;
+  for (std::int64_t i = 0; i < count; i += 2 * far) {
+    for (std::int64_t j = i; j < i + far; j += 2 * near) {
+      for (std::int64_t r = j; r < j + near; ++r) exchange_four<first, second>(registers + r, d);
+    }
+  }
+}
+
+using Pass = void (*)(__m256i*, std::int64_t, std::int64_t);
+using PairPass = void (*)(__m256i*, std::int64_t, Distances);
+
+template <int... bits>
+struct Passes {
+  static constexpr Pass single[] = {exchange_pass<bits>...};
+  template <int first>
+  struct After {
+    static constexpr PairPass pair[] = {exchange_pair<first, bits>...};
+  };
+  static constexpr const PairPass* pairs[] = {After<bits>::pair...};
+};
+using AllPasses = Passes<0, 1, 2, 3, 4, 5, 6, 7>;
+
+std::int64_t distance_of(BitExchange e) { return std::int64_t{1} << (e.high - register_log2); }
+
+void run_exchanges(const BlockMoves& moves, __m256i* registers) {
+  const std::int64_t count = moves.buffer_bytes / register_bytes;
+  std::int64_t i = 0;
+  for (; i + 1 < moves.exchange_count; i += 2) {
+    const BitExchange first = moves.exchanges[i];
+    const BitExchange second = moves.exchanges[i + 1];
+    AllPasses::pairs[first.low][second.low](
+        registers, count, {.first = distance_of(first), .second = distance_of(second)});
+  }
+  if (i == moves.exchange_count) return;
+  const BitExchange last = moves.exchanges[i];
+  AllPasses::single[last.low](registers, count, distance_of(last));
 }
 
 // ahead: bytes to the source of the next block.
@@ -195,10 +267,7 @@ void move_blocks_avx2(const BlockMoves& moves, const BlockRun& run) {
     const std::int64_t next = run.blocks[i + 1 < run.count ? i + 1 : i].from;
     read_source(moves, run.source + block.from, next - block.from, buffer);
     change(moves, buffer);
-    for (std::int64_t e = 0; e < moves.exchange_count; ++e) {
-      run_exchange(moves.exchanges[e], reinterpret_cast<__m256i*>(buffer),
-                   moves.buffer_bytes / register_bytes);
-    }
+    run_exchanges(moves, reinterpret_cast<__m256i*>(buffer));
     write_out(moves, buffer, run.out + block.to);
   }
   _mm_sfence();  // streamed lines are in memory before anyone is told
