@@ -2,6 +2,8 @@
 #include "layout/marlin_repack.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -12,13 +14,16 @@
 #include "layout/b12x_packed.hpp"
 #include "layout/column_major.hpp"
 #include "layout/column_words.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/gptq_words.hpp"
+#include "layout/map_layouts.hpp"
 #include "layout/marlin_8bit.hpp"
 #include "layout/marlin_act8_4bit.hpp"
 #include "layout/marlin_act8_8bit.hpp"
 #include "layout/marlin_codes.hpp"
 #include "layout/marlin_scales.hpp"
 #include "layout/marlin_zeros.hpp"
+#include "layout/ordered_words.hpp"
 #include "layout/pack.hpp"
 
 namespace fewbit {
@@ -30,10 +35,56 @@ Error bad(std::string where, std::string what) {
 
 bool is_act8(const MarlinCodes& codes) { return codes.activation != MarlinActivation::bits16; }
 
+// Blocks of elements that fill the buffer of a mover, with whole lines of the words.
+template <Layout From>
+constexpr Dims block_of(WordSource source) {
+  if constexpr (From::bits == 4) {
+    return source == WordSource::gptq ? Dims{.n = 64, .k = 128} : Dims{.n = 128, .k = 64};
+  } else {
+    return {.n = 64, .k = 512 / From::bits};
+  }
+}
+
+// code: of padding, 4 bits.
+void fill_padding(const PaddedMatrix& matrix, unsigned code, std::span<std::byte> out) {
+  if (matrix.to != matrix.from) std::ranges::fill(out, static_cast<std::byte>(code * 0x11U));
+}
+
+// table: of the 16 codes, what becomes of each, those of padding (0) too.
+template <Layout From, Layout To>
+void move(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<std::byte> out,
+          Dims block = {.n = 64, .k = 512 / From::bits}, const std::uint8_t* table = nullptr) {
+  fill_padding(matrix, table == nullptr ? 0 : table[0], out);
+  ElementMap map = map_padded<From, To>(matrix, block);
+  map.table = table;
+  ElementMover(std::move(map), packing_isa()).run_all(in.data(), out.data());
+}
+
+// Columns k of the result from columns order[k]: the words of some n are put in order first.
+template <Layout From, Layout To>
+void move_in_order(const PaddedMatrix& matrix, std::span<const std::byte> in,
+                   std::span<std::byte> out) {
+  fill_padding(matrix, 0, out);
+  const Dims from{.n = ordered_columns, .k = matrix.from.k};
+  ElementMap map = map_padded<From, To>(
+      {.from = matrix.from, .to = matrix.to, .parts_n = matrix.parts_n, .order = {}},
+      block_of<From>(WordSource::gptq));
+  map.source = [from](std::int64_t n, std::int64_t k) {
+    return From::place(from, n % ordered_columns, k);
+  };
+  std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(from)));
+  const OrderedWords job{.bits = From::bits, .dims = matrix.from, .order = matrix.order};
+  const ElementMover mover(std::move(map), packing_isa());
+  for (std::int64_t task = 0; task < mover.tasks(); ++task) {
+    order_words(job, matrix.source(mover.first_n(task), 0).n, in, words);
+    mover.run(task, words.data(), out.data());
+  }
+}
+
 // transform(code, element): of the stored element, or {-1, -1} of padding, whose code is 0.
 template <Layout From, Layout To, class Transform>
-void move(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<std::byte> out,
-          const Transform& transform) {
+void move_each(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<std::byte> out,
+               const Transform& transform) {
   static_assert(From::bits == To::bits);
   pack<To>(
       matrix.to,
@@ -48,15 +99,27 @@ void move(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<s
 
 std::uint64_t unchanged(std::uint64_t code, Element /*element*/) { return code; }
 
-template <Layout From>
+template <WordSource source, Layout From, Layout To>
+void move_codes_to(const PaddedMatrix& matrix, std::span<const std::byte> words,
+                   std::span<std::byte> tiles) {
+  if (matrix.order.empty()) {
+    move<From, To>(matrix, words, tiles, block_of<From>(source));
+  } else if constexpr (source == WordSource::gptq) {
+    move_in_order<From, To>(matrix, words, tiles);
+  } else {
+    move_each<From, To>(matrix, words, tiles, unchanged);
+  }
+}
+
+template <WordSource source, Layout From>
 void move_codes(bool act8, const PaddedMatrix& matrix, std::span<const std::byte> words,
                 std::span<std::byte> tiles) {
   if constexpr (From::bits == 4) {
-    act8 ? move<From, MarlinAct8Of4Bit>(matrix, words, tiles, unchanged)
-         : move<From, B12xPacked>(matrix, words, tiles, unchanged);
+    act8 ? move_codes_to<source, From, MarlinAct8Of4Bit>(matrix, words, tiles)
+         : move_codes_to<source, From, B12xPacked>(matrix, words, tiles);
   } else {
-    act8 ? move<From, MarlinAct8Of8Bit>(matrix, words, tiles, unchanged)
-         : move<From, Marlin8Bit>(matrix, words, tiles, unchanged);
+    act8 ? move_codes_to<source, From, MarlinAct8Of8Bit>(matrix, words, tiles)
+         : move_codes_to<source, From, Marlin8Bit>(matrix, words, tiles);
   }
 }
 
@@ -64,17 +127,23 @@ template <Layout Words, Layout ZeroWords>
 std::int64_t move_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,
                       std::span<const std::byte> words, std::span<std::byte> tiles) {
   const MarlinFp8Zeros& zeros = job.zeros;
+  if (zeros.words.empty()) {  // every code is -8 to 7 from 8, and both rules agree
+    std::array<std::uint8_t, 16> table{};
+    for (unsigned code = 0; code < 16; ++code) {
+      table[code] = static_cast<std::uint8_t>(marlin_fp8_code_as_vllm(code, marlin_middle));
+    }
+    move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, block_of<Words>(job.source), table.data());
+    return 0;
+  }
   const Dims zero_dims{.n = matrix.from.n, .k = zeros.groups};
   const std::int64_t group = matrix.from.k / zeros.groups;
   std::int64_t lost = 0;
-  move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t stored, Element e) {
+  move_each<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t stored, Element e) {
     const auto code = static_cast<unsigned>(stored);
-    unsigned zero = marlin_middle;
-    if (!zeros.words.empty()) {
-      zero = e.n < 0 ? 0  // of padding, as its code
-                     : static_cast<unsigned>(read_bits<4>(
-                           zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group)));
-    }
+    const unsigned zero = e.n < 0
+                              ? 0  // of padding, as its code
+                              : static_cast<unsigned>(read_bits<4>(
+                                    zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group)));
     if (job.rules == MarlinRules::as_vllm) return marlin_fp8_code_as_vllm(code, zero);
     const auto exact = marlin_fp8_code(code, zero);
     if (!exact) ++lost;
@@ -87,8 +156,8 @@ template <Layout From>
 void move_zeros(bool act8, const PaddedMatrix& groups, std::span<const std::byte> words,
                 std::span<std::byte> out) {
   constexpr int bits = From::bits;
-  act8 ? move<From, MarlinZeros<bits, MarlinWordOrder::plain>>(groups, words, out, unchanged)
-       : move<From, MarlinZeros<bits, MarlinWordOrder::interleaved>>(groups, words, out, unchanged);
+  act8 ? move<From, MarlinZeros<bits, MarlinWordOrder::plain>>(groups, words, out)
+       : move<From, MarlinZeros<bits, MarlinWordOrder::interleaved>>(groups, words, out);
 }
 
 Result<void> check_order(const std::string& name, const PaddedMatrix& matrix) {
@@ -140,11 +209,11 @@ void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
                    std::span<const std::byte> words, std::span<std::byte> tiles) {
   const bool act8 = is_act8(codes);
   if (codes.source == WordSource::gptq) {
-    codes.bits == 4 ? move_codes<GptqWords<4>>(act8, matrix, words, tiles)
-                    : move_codes<GptqWords<8>>(act8, matrix, words, tiles);
+    codes.bits == 4 ? move_codes<WordSource::gptq, GptqWords<4>>(act8, matrix, words, tiles)
+                    : move_codes<WordSource::gptq, GptqWords<8>>(act8, matrix, words, tiles);
   } else {
-    codes.bits == 4 ? move_codes<AwqWords<4>>(act8, matrix, words, tiles)
-                    : move_codes<AwqWords<8>>(act8, matrix, words, tiles);
+    codes.bits == 4 ? move_codes<WordSource::awq, AwqWords<4>>(act8, matrix, words, tiles)
+                    : move_codes<WordSource::awq, AwqWords<8>>(act8, matrix, words, tiles);
   }
 }
 
@@ -175,8 +244,8 @@ ScaleOrder marlin_scale_order(std::int64_t k, std::int64_t group_size,
 void marlin_scales(ScaleOrder order, const PaddedMatrix& groups, std::span<const std::byte> scales,
                    std::span<std::byte> out) {
   order == ScaleOrder::grouped
-      ? move<ColumnMajor<16>, MarlinScales<ScaleOrder::grouped>>(groups, scales, out, unchanged)
-      : move<ColumnMajor<16>, MarlinScales<ScaleOrder::single>>(groups, scales, out, unchanged);
+      ? move<ColumnMajor<16>, MarlinScales<ScaleOrder::grouped>>(groups, scales, out)
+      : move<ColumnMajor<16>, MarlinScales<ScaleOrder::single>>(groups, scales, out);
 }
 
 std::int64_t marlin_padded_intermediate(std::int64_t intermediate_size, std::int64_t group_size) {
