@@ -2,18 +2,21 @@
 #include "layout/prepare_cpu_int4.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <string>
 #include <utility>
 
-#include "core/float_bits.hpp"
 #include "core/float_convert.hpp"
 #include "layout/awq_words.hpp"
 #include "layout/check_tensor.hpp"
 #include "layout/column_major.hpp"
-#include "layout/column_words.hpp"
 #include "layout/cpu_int4_blocks.hpp"
+#include "layout/cpu_int4_sums.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/gptq_words.hpp"
-#include "layout/pack.hpp"
+#include "layout/map_layouts.hpp"
+#include "layout/parallel_ranges.hpp"
 
 namespace fewbit {
 namespace {
@@ -22,47 +25,103 @@ Error bad(std::string where, std::string what) {
   return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
 }
 
-// One expert.
+// All experts of one matrix, and one expert's share of each tensor.
 struct Part {
   WordSource source;
   Dims dims;
   Dims groups;
+  DType scale_dtype;
   std::span<const std::byte> words;
+  std::span<const std::byte> scales;
   std::span<const std::byte> zeros;  // empty: 8
-
-  std::int64_t code(std::int64_t n, std::int64_t k) const {
-    const Place place = source == WordSource::gptq ? GptqWords<4>::place(dims, n, k)
-                                                   : AwqWords<4>::place(dims, n, k);
-    return static_cast<std::int64_t>(read_bits<4>(words, place));
-  }
-  std::int64_t zero(std::int64_t n, std::int64_t group) const {
-    if (zeros.empty()) return 8;
-    if (source == WordSource::awq) {
-      return static_cast<std::int64_t>(read_bits<4>(zeros, AwqWords<4>::place(groups, n, group)));
-    }
-    return static_cast<std::int64_t>(read_bits<4>(zeros, ColumnWords<4>::place(groups, n, group))) +
-           1;
-  }
+};
+struct PartOutput {
+  std::span<std::byte> blocks;
+  std::span<std::byte> scales;
+  std::span<std::byte> zeros;
 };
 
+using Zeros = std::array<std::int8_t, sum_columns>;
+
+Zeros zeros_of(const Part& part, std::int64_t first_n, std::int64_t group) {
+  Zeros zeros{};
+  if (part.zeros.empty()) {
+    zeros.fill(8);
+    return zeros;
+  }
+  zeros = column_codes(part.source, part.groups, part.zeros, first_n, group);
+  if (part.source == WordSource::gptq) {
+    for (std::int8_t& zero : zeros) ++zero;
+  }
+  return zeros;
+}
+
+// Of 32 columns.
 template <std::int64_t block_k>
-void pack_blocks(const Part& part, std::span<std::byte> out) {
-  using Blocks = CpuInt4Blocks<block_k>;
-  pack<Blocks>(
-      part.dims, [&](std::int64_t n, std::int64_t k) { return part.code(n, k); }, out);
+void write_sums(const Part& part, std::int64_t first_n, std::span<std::byte> out) {
   const std::int64_t group = part.dims.k / part.groups.k;
-  for (std::int64_t n = 0; n < part.dims.n; ++n) {
-    for (std::int64_t first = 0; first < part.dims.k; first += block_k) {
-      std::int64_t sum = 0;
-      for (std::int64_t k = first; k < first + block_k; ++k) {
-        sum += part.code(n, k) - part.zero(n, k / group);
-      }
-      write_bits<32>(out, Blocks::sum_place(part.dims, n, first), static_cast<std::uint64_t>(sum));
-    }
+  for (std::int64_t first = 0; first < part.dims.k; first += block_k) {
+    CodeSums sums =
+        sum_codes(part.source, part.dims, part.words, {.n = first_n, .k = first}, block_k);
+    const Zeros zeros = zeros_of(part, first_n, first / group);  // a block is within one group
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] -= std::int32_t{block_k} * zeros[i];
+    const Place place = CpuInt4Blocks<block_k>::sum_place(part.dims, first_n, first);
+    std::memcpy(out.data() + place.byte, sums.data(), sizeof sums);
   }
 }
 
-using PackBlocks = void (*)(const Part&, std::span<std::byte>);
+// 32 columns of the groups.
+void write_groups(const Part& part, std::int64_t first_n, const PartOutput& out) {
+  for (std::int64_t group = 0; group < part.groups.k; ++group) {
+    const Zeros zeros = zeros_of(part, first_n, group);
+    const std::int64_t to = CpuInt4Groups<8>::place(part.groups, first_n, group).byte;
+    std::memcpy(out.zeros.data() + to, zeros.data(), sizeof zeros);
+    std::array<std::uint16_t, sum_columns> stored{};
+    const std::int64_t from = ColumnMajor<16>::place(part.groups, first_n, group).byte;
+    std::memcpy(stored.data(), part.scales.data() + from, sizeof stored);
+    std::array<float, sum_columns> scales{};
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      scales[i] = part.scale_dtype == DType::bf16 ? bf16_to_f32(stored[i]) : f16_to_f32(stored[i]);
+    }
+    std::memcpy(out.scales.data() + to * 4, scales.data(), sizeof scales);
+  }
+}
+
+template <std::int64_t block_k>
+ElementMap map_blocks(WordSource source, Dims dims) {
+  using Blocks = CpuInt4Blocks<block_k>;
+  return source == WordSource::gptq ? map_layouts<GptqWords<4>, Blocks>(dims, {.n = 64, .k = 128})
+                                    : map_layouts<AwqWords<4>, Blocks>(dims, {.n = 128, .k = 64});
+}
+
+template <std::int64_t block_k>
+void pack_blocks(const Part& all, const PartOutput& out, std::int64_t experts, Executor& executor) {
+  const ElementMover mover(map_blocks<block_k>(all.source, all.dims), packing_isa());
+  const std::int64_t tasks = mover.tasks();
+  const auto pack_task = [&](std::int64_t expert, std::int64_t task) {
+    const auto share = [&](auto bytes) {
+      const std::size_t size = bytes.size() / static_cast<std::size_t>(experts);
+      return bytes.subspan(static_cast<std::size_t>(expert) * size, size);
+    };
+    Part part = all;
+    part.words = share(all.words);
+    part.scales = share(all.scales);
+    part.zeros = share(all.zeros);
+    const PartOutput to{
+        .blocks = share(out.blocks), .scales = share(out.scales), .zeros = share(out.zeros)};
+    const std::int64_t end = task + 1 < tasks ? mover.first_n(task + 1) : all.dims.n;
+    for (std::int64_t n = mover.first_n(task); n < end; n += sum_columns) {
+      write_sums<block_k>(part, n, to.blocks);
+      write_groups(part, n, to);
+    }
+    mover.run(task, part.words.data(), to.blocks.data());
+  };
+  parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) pack_task(i / tasks, i % tasks);
+  });
+}
+
+using PackBlocks = void (*)(const Part&, const PartOutput&, std::int64_t, Executor&);
 
 PackBlocks packer(std::int64_t block_k) {
   switch (block_k) {
@@ -106,22 +165,10 @@ Result<void> check_tensors(const CpuInt4Matrix& matrix, Dims dims, std::int64_t 
   return check_tensor("zeros", *matrix.zeros, DType::i32, {experts, groups, dims.n / 8});
 }
 
-void pack_scales(DType dtype, Dims groups, std::span<const std::byte> scales,
-                 std::span<std::byte> out) {
-  pack<CpuInt4Groups<32>>(
-      groups,
-      [&](std::int64_t n, std::int64_t k) {
-        const auto bits =
-            static_cast<std::uint16_t>(read_bits<16>(scales, ColumnMajor<16>::place(groups, n, k)));
-        return float_bits::of(dtype == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits));
-      },
-      out);
-}
-
 }  // namespace
 
 Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
-                                       std::int64_t group_size) {
+                                       std::int64_t group_size, Executor& executor) {
   FEWBIT_TRY(check_extent("n", dims.n));
   FEWBIT_TRY(check_extent("k", dims.k));
   const std::int64_t group = group_size == -1 ? dims.k : group_size;
@@ -139,23 +186,15 @@ Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
                                                              16 * block_k + 128}));
   FEWBIT_TRY(OwnedTensor scales, allocate_tensor(DType::f32, {experts, dims.n / 32, groups.k, 32}));
   FEWBIT_TRY(OwnedTensor zeros, allocate_tensor(DType::i8, {experts, dims.n / 32, groups.k, 32}));
-  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
-    const auto share = [&](auto all) {
-      const std::size_t bytes = all.size() / static_cast<std::size_t>(experts);
-      return all.subspan(e * bytes, bytes);
-    };
-    Part part{.source = matrix.source,
-              .dims = dims,
-              .groups = groups,
-              .words = share(matrix.words.bytes),
-              .zeros = {}};
-    if (matrix.zeros) part.zeros = share(matrix.zeros->bytes);
-    packer(block_k)(part, share(blocks.bytes));
-    pack_scales(matrix.scales.dtype, groups, share(matrix.scales.bytes), share(scales.bytes));
-    pack<CpuInt4Groups<8>>(
-        groups, [&](std::int64_t n, std::int64_t k) { return part.zero(n, k); },
-        share(zeros.bytes));
-  }
+  const Part all{.source = matrix.source,
+                 .dims = dims,
+                 .groups = groups,
+                 .scale_dtype = matrix.scales.dtype,
+                 .words = matrix.words.bytes,
+                 .scales = matrix.scales.bytes,
+                 .zeros = matrix.zeros ? matrix.zeros->bytes : std::span<const std::byte>{}};
+  packer(block_k)(all, {.blocks = blocks.bytes, .scales = scales.bytes, .zeros = zeros.bytes},
+                  experts, executor);
   return CpuInt4Result{.blocks = blocks.tensor, .scales = scales.tensor, .zeros = zeros.tensor};
 }
 

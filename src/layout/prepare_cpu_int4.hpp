@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
 #include "layout/place.hpp"
@@ -30,6 +31,7 @@ struct CpuInt4Result {
 // Errors invalid_argument (where: the tensor): dtype, shape, n that is no multiple of 32, k that is
 // none of the group and of the block; limit (memory can't be had).
 Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
-                                       std::int64_t group_size);
+                                       std::int64_t group_size,
+                                       Executor& executor = serial_executor());
 
 }  // namespace fewbit

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/prepare_trtllm.hpp"
 
-#include <cstring>
+#include <array>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "layout/check_tensor.hpp"
-#include "layout/pack.hpp"
+#include "layout/element_mover.hpp"
+#include "layout/map_layouts.hpp"
 #include "layout/row_major.hpp"
 #include "layout/swizzle_128x4.hpp"
 #include "layout/trtllm_blocks.hpp"
@@ -36,36 +39,43 @@ Result<void> check_multiples(const Part& part, std::int64_t n, std::int64_t k) {
                                        std::to_string(n) + " and " + std::to_string(k));
 }
 
-std::size_t as_size(std::int64_t count) { return static_cast<std::size_t>(count); }
+// Rows p of the result in their order, each as `out` places it; stored as plain rows of `bits`.
+ElementMap map_rows(const Part& part, int bits, std::int64_t columns,
+                    std::function<Place(std::int64_t n, std::int64_t k)> out) {
+  return {.bits = bits,
+          .table = nullptr,
+          .source = [rows = part.rows, stored = part.stored, columns, bits](
+                        std::int64_t p, std::int64_t k) -> Place {
+            const std::int64_t bit = (stored.source(rows.source(p)) * columns + k) * bits;
+            return {.byte = bit / 8, .bit = static_cast<int>(bit % 8)};
+          },
+          .out = std::move(out),
+          .ranges = {{.first = {}, .count = {.n = part.dims.n, .k = columns}, .block = {}}}};
+}
 
 // Rows of scales [n, groups] into the swizzle.
 template <int bits>
-void swizzle_rows(const Part& part, std::int64_t groups, std::span<const std::byte> scales,
-                  std::span<std::byte> out) {
-  using Plain = RowMajor<bits>;
+void swizzle_experts(const Part& part, std::int64_t groups, std::span<std::byte> out,
+                     Executor& executor) {
   using Swizzle = Swizzle128x4<bits>;
   const Dims grid{.n = part.dims.n, .k = groups};
-  for (std::int64_t n = 0; n < grid.n; ++n) {
-    const std::int64_t from = part.stored.source(n);
-    for (std::int64_t k = 0; k < groups; ++k) {
-      write_bits<bits>(out, Swizzle::place(grid, part.rows.place(n), k),
-                       read_bits<bits>(scales, Plain::place(grid, from, k)));
-    }
-  }
+  ElementMap map = map_rows(part, bits, groups, place_of<Swizzle>(grid));
+  map.ranges.front().block = {.n = 128, .k = 256 / bits};
+  move_elements(ElementMover(std::move(map), packing_isa()),
+                {.experts = part.experts,
+                 .source_bytes = RowMajor<bits>::bytes(grid),
+                 .out_bytes = Swizzle::bytes(grid)},
+                part.matrix.scales.bytes, out, executor);
 }
 
-template <int bits>
-void swizzle_experts(const Part& part, std::int64_t groups, std::span<std::byte> out) {
-  const Dims grid{.n = part.dims.n, .k = groups};
-  const std::size_t stored = as_size(RowMajor<bits>::bytes(grid));
-  const std::size_t swizzled = as_size(Swizzle128x4<bits>::bytes(grid));
-  for (std::size_t e = 0; e < as_size(part.experts); ++e) {
-    swizzle_rows<bits>(part, groups, part.matrix.scales.bytes.subspan(e * stored, stored),
-                       out.subspan(e * swizzled, swizzled));
-  }
+void move_codes(const Part& part, ElementMap map, std::span<std::byte> out, Executor& executor) {
+  const std::int64_t bytes = part.dims.n * part.dims.k / 2;
+  move_elements(ElementMover(std::move(map), packing_isa()),
+                {.experts = part.experts, .source_bytes = bytes, .out_bytes = bytes},
+                part.matrix.codes.bytes, out, executor);
 }
 
-Result<TrtllmMatrixResult> prepare_fp4(const Part& part) {
+Result<TrtllmMatrixResult> prepare_fp4(const Part& part, Executor& executor) {
   const std::int64_t groups = part.dims.k / 16;
   const Shape shape = {part.experts, part.dims.n, part.dims.k / 2};
   FEWBIT_TRY(check_multiples(part, 128, 16));
@@ -76,36 +86,31 @@ Result<TrtllmMatrixResult> prepare_fp4(const Part& part) {
   const Dims padded = Swizzle128x4<8>::padded({.n = part.dims.n, .k = groups});
   FEWBIT_TRY(OwnedTensor scales,
              allocate_tensor(DType::f8_e4m3, {part.experts, padded.n, padded.k}));
-  const std::size_t row_bytes = as_size(part.dims.k / 2);
-  for (std::int64_t e = 0; e < part.experts; ++e) {
-    for (std::int64_t n = 0; n < part.dims.n; ++n) {
-      const std::int64_t first = e * part.dims.n;
-      std::memcpy(
-          codes.bytes.data() + as_size(first + part.rows.place(n)) * row_bytes,
-          part.matrix.codes.bytes.data() + as_size(first + part.stored.source(n)) * row_bytes,
-          row_bytes);
-    }
-  }
-  swizzle_experts<8>(part, groups, scales.bytes);
+  ElementMap map = map_rows(part, 4, part.dims.k, place_of<RowMajor<4>>(part.dims));
+  map.ranges.front().block = {.n = 16, .k = 512};
+  move_codes(part, std::move(map), codes.bytes, executor);
+  swizzle_experts<8>(part, groups, scales.bytes, executor);
   return TrtllmMatrixResult{.codes = codes.tensor, .scales = scales.tensor};
 }
 
-template <Gating gating>
-void pack_mxint4(const Part& part, std::span<std::byte> out) {
-  const std::size_t bytes = as_size(part.dims.n * part.dims.k / 2);
-  for (std::size_t e = 0; e < as_size(part.experts); ++e) {
-    const auto words = part.matrix.codes.bytes.subspan(e * bytes, bytes);
-    pack<TrtllmBlocks<gating>>(
-        part.dims,
-        [&](std::int64_t n, std::int64_t k) {
-          // Exchanging the halves of the 16 codes is code - 8 in two's complement.
-          return read_bits<4>(words, RowMajor<4>::place(part.dims, part.stored.source(n), k)) ^ 8U;
-        },
-        out.subspan(e * bytes, bytes));
-  }
+// Exchanging the halves of the 16 codes is code - 8 in two's complement.
+constexpr std::array<std::uint8_t, 16> signed_codes = [] {
+  std::array<std::uint8_t, 16> table{};
+  for (std::uint8_t code = 0; code < 16; ++code) table[code] = code ^ 8U;
+  return table;
+}();
+
+void pack_mxint4(const Part& part, std::span<std::byte> out, Executor& executor) {
+  using Blocks = TrtllmBlocks<Gating::ungated>;  // of rows that are in their order already
+  ElementMap map = map_rows(
+      part, 4, part.dims.k,
+      [n = part.dims.n](std::int64_t p, std::int64_t k) { return Blocks::block_place(n, p, k); });
+  map.table = signed_codes.data();
+  map.ranges.front().block = {.n = 32, .k = Blocks::block_k};
+  move_codes(part, std::move(map), out, executor);
 }
 
-Result<TrtllmMatrixResult> prepare_mxint4(const Part& part) {
+Result<TrtllmMatrixResult> prepare_mxint4(const Part& part, Executor& executor) {
   const std::int64_t groups = part.dims.k / 32;
   FEWBIT_TRY(check_multiples(part, 128, 256));
   FEWBIT_TRY(check_tensor(part.name + " codes", part.matrix.codes, DType::i32,
@@ -116,9 +121,8 @@ Result<TrtllmMatrixResult> prepare_mxint4(const Part& part) {
              allocate_tensor(DType::u8, {part.experts, part.dims.k / 256, part.dims.n, 128}));
   FEWBIT_TRY(OwnedTensor scales,
              allocate_tensor(DType::bf16, {part.experts, part.dims.n * groups}));
-  part.rows.gating == Gating::gated ? pack_mxint4<Gating::gated>(part, codes.bytes)
-                                    : pack_mxint4<Gating::ungated>(part, codes.bytes);
-  swizzle_experts<16>(part, groups, scales.bytes);
+  pack_mxint4(part, codes.bytes, executor);
+  swizzle_experts<16>(part, groups, scales.bytes, executor);
   return TrtllmMatrixResult{.codes = codes.tensor, .scales = scales.tensor};
 }
 
@@ -131,7 +135,7 @@ Result<std::int64_t> experts_of(const TrtllmMatrix& gemm1) {
 
 }  // namespace
 
-Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input) {
+Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input, Executor& executor) {
   FEWBIT_TRY(check_extent("hidden_size", input.hidden_size));
   FEWBIT_TRY(check_extent("intermediate_size", input.intermediate_size));
   FEWBIT_TRY(check_extent("epilogue_tile_m", input.epilogue_tile_m));
@@ -151,12 +155,12 @@ Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input) {
                    .rows = {.rows = input.hidden_size, .gating = Gating::ungated, .block = block},
                    .stored = {.rows = input.hidden_size, .shift = 0}};
   TrtllmResult result;
-  FEWBIT_TRY(result.gemm1, prepare_fp4(gemm1));
-  FEWBIT_TRY(result.gemm2, prepare_fp4(gemm2));
+  FEWBIT_TRY(result.gemm1, prepare_fp4(gemm1, executor));
+  FEWBIT_TRY(result.gemm2, prepare_fp4(gemm2, executor));
   return result;
 }
 
-Result<TrtllmResult> prepare_trtllm_mxint4(const TrtllmMxint4Input& input) {
+Result<TrtllmResult> prepare_trtllm_mxint4(const TrtllmMxint4Input& input, Executor& executor) {
   FEWBIT_TRY(check_extent("hidden_size", input.hidden_size));
   FEWBIT_TRY(check_extent("intermediate_size", input.intermediate_size));
   FEWBIT_TRY(const std::int64_t experts, experts_of(input.gemm1));
@@ -176,8 +180,8 @@ Result<TrtllmResult> prepare_trtllm_mxint4(const TrtllmMxint4Input& input) {
       .rows = {.rows = input.hidden_size, .gating = Gating::ungated, .block = TrtllmBlock::rows_32},
       .stored = {.rows = input.hidden_size, .shift = 0}};
   TrtllmResult result;
-  FEWBIT_TRY(result.gemm1, prepare_mxint4(w13));
-  FEWBIT_TRY(result.gemm2, prepare_mxint4(w2));
+  FEWBIT_TRY(result.gemm1, prepare_mxint4(w13, executor));
+  FEWBIT_TRY(result.gemm2, prepare_mxint4(w2, executor));
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
 #include "layout/row_order.hpp"
@@ -37,7 +38,8 @@ struct TrtllmFp4Input {
 };
 // Errors invalid_argument (where: the tensor): dtype, shape, rows that are no multiple of 128, k
 // that is none of 16; limit (memory can't be had).
-Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input);
+Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input,
+                                        Executor& executor = serial_executor());
 
 // MXINT4: 4-bit codes with 8 for 0 and bf16 scales for 32 k. Rows of w13 (gemm1) as stored: gate
 // first, then up.
@@ -49,6 +51,7 @@ struct TrtllmMxint4Input {
   TrtllmMatrix gemm1;
   TrtllmMatrix gemm2;
 };
-Result<TrtllmResult> prepare_trtllm_mxint4(const TrtllmMxint4Input& input);
+Result<TrtllmResult> prepare_trtllm_mxint4(const TrtllmMxint4Input& input,
+                                           Executor& executor = serial_executor());
 
 }  // namespace fewbit

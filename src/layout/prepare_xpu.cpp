@@ -6,8 +6,9 @@
 
 #include "layout/check_tensor.hpp"
 #include "layout/column_major.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/gptq_words.hpp"
-#include "layout/pack.hpp"
+#include "layout/map_layouts.hpp"
 #include "layout/row_major.hpp"
 
 namespace fewbit {
@@ -19,22 +20,19 @@ Error bad(std::string where, std::string what) {
 
 // Every element of [experts] matrices from one layout to the other.
 template <Layout From, Layout To>
-void repack_experts(Dims dims, std::span<const std::byte> in, std::span<std::byte> out) {
-  const auto bytes = static_cast<std::size_t>(To::bytes(dims));
-  for (std::size_t at = 0; at < out.size(); at += bytes) {
-    const auto from = in.subspan(at, bytes);
-    pack<To>(
-        dims,
-        [&](std::int64_t n, std::int64_t k) {
-          return read_bits<From::bits>(from, From::place(dims, n, k));
-        },
-        out.subspan(at, bytes));
-  }
+void repack_experts(std::int64_t experts, Dims dims, std::span<const std::byte> in,
+                    std::span<std::byte> out, Executor& executor) {
+  const ElementMover mover(map_layouts<From, To>(dims, {.n = 64, .k = 512 / To::bits}),
+                           packing_isa());
+  move_elements(
+      mover, {.experts = experts, .source_bytes = From::bytes(dims), .out_bytes = To::bytes(dims)},
+      in, out, executor);
 }
 
 }  // namespace
 
-Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t group_size) {
+Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t group_size,
+                              Executor& executor) {
   FEWBIT_TRY(check_extent("n", dims.n));
   FEWBIT_TRY(check_extent("k", dims.k));
   FEWBIT_TRY(check_extent("group_size", group_size));
@@ -57,8 +55,10 @@ Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t g
   FEWBIT_TRY(check_tensor("scales", matrix.scales, dtype, {experts, groups.k, dims.n}));
   FEWBIT_TRY(OwnedTensor codes, allocate_tensor(DType::u8, {experts, dims.n, dims.k / 2}));
   FEWBIT_TRY(OwnedTensor scales, allocate_tensor(dtype, {experts, dims.n, groups.k}));
-  repack_experts<GptqWords<4>, RowMajor<4>>(dims, matrix.words.bytes, codes.bytes);
-  repack_experts<ColumnMajor<16>, RowMajor<16>>(groups, matrix.scales.bytes, scales.bytes);
+  repack_experts<GptqWords<4>, RowMajor<4>>(experts, dims, matrix.words.bytes, codes.bytes,
+                                            executor);
+  repack_experts<ColumnMajor<16>, RowMajor<16>>(experts, groups, matrix.scales.bytes, scales.bytes,
+                                                executor);
   return XpuResult{.codes = codes.tensor, .scales = scales.tensor};
 }
 

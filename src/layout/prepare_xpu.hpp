@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
 #include "layout/place.hpp"
@@ -22,6 +23,7 @@ struct XpuResult {
 // One of w13 and w2; a bias stays as it is. The kernels know no zero points and no act-order.
 // Errors invalid_argument (where: the tensor): dtype, shape, k that is no multiple of 8 and of the
 // group size; limit (memory can't be had).
-Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t group_size);
+Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t group_size,
+                              Executor& executor = serial_executor());
 
 }  // namespace fewbit

@@ -22,9 +22,13 @@ struct TrtllmBlocks {
   }
   FEWBIT_HD static constexpr std::int64_t bytes(Dims d) { return d.n * (d.k / 2); }
   FEWBIT_HD static constexpr std::int64_t spare_bits(Dims /*dims*/) { return 0; }
-  FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
-    const std::int64_t row = k / block_k * d.n + rows(d).place(n);
+  // Of row p of n in their order.
+  FEWBIT_HD static constexpr Place block_place(std::int64_t n, std::int64_t p, std::int64_t k) {
+    const std::int64_t row = k / block_k * n + p;
     return {.byte = row * block_bytes + k % block_k / 2, .bit = static_cast<int>(k % 2) * 4};
+  }
+  FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
+    return block_place(d.n, rows(d).place(n), k);
   }
   FEWBIT_HD static constexpr Element inverse(Dims d, Place p) {
     const std::int64_t row = p.byte / block_bytes;
