@@ -92,7 +92,7 @@ class CtReader {
     if (group == nullptr) return out;
     if (group->activations) out.activation = activation_of(*group->activations);
     if (!group->weights || group->weights->floating) return out;
-    out.bits = group->weights->bits;
+    if (group->weights->bits_usable) out.bits = group->weights->bits;
     out.group_size = group->weights->group_size;
     out.act_order = group->weights->act_order;
     out.symmetric = group->weights->symmetric;

@@ -109,7 +109,8 @@ CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Find
     const auto value = bits->as_int64();
     const bool known = value && *value >= 1 && *value <= 16;
     if (known) out.bits = static_cast<int>(*value);
-    if (!known) note(odd, where, "num_bits", *bits, "1 to 16");
+    out.bits_usable = known;
+    if (!known) note(odd, where, "num_bits", *bits, "an integer from 1 to 16");
   }
   if (const Json* type = value_of(args, "type")) {
     const std::string* text = type->as_string();

@@ -78,7 +78,7 @@ class Check {
       differs("config-format", "format " + quote(group.format));
     }
     const int bits = dtype_bits(scheme.weight);
-    if (args.bits != bits || args.floating != is_floating(scheme.weight)) {
+    if ((args.bits_usable && args.bits != bits) || args.floating != is_floating(scheme.weight)) {
       differs("config-bits",
               fmt::format("{} of {} bits", args.floating ? "float" : "int", args.bits));
     }

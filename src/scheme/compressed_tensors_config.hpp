@@ -15,7 +15,8 @@ namespace fewbit {
 // QuantizationArgs of weights or activations.
 struct CtArgs {
   int bits = 8;
-  bool floating = false;  // type "float", else "int"
+  bool bits_usable = true;  // num_bits is a width, or absent
+  bool floating = false;    // type "float", else "int"
   bool symmetric = true;
   std::optional<std::int64_t> group_size;  // of strategy group; -1 and null are none
   std::optional<Granularity> block;        // block_structure, also as "128x128"

@@ -6,17 +6,13 @@
 #include <utility>
 
 namespace fewbit {
-namespace {
 
-// A value in a message: shortened, so that a long list does not fill the screen.
 std::string value_text(const Json& value) {
   constexpr std::size_t longest = 80;
   std::string text = value.dump();
   if (text.size() > longest) text = text.substr(0, longest) + "…";
   return text;
 }
-
-}  // namespace
 
 ConfigSection::ConfigSection(const Json& root, std::string where) : where_(std::move(where)) {
   sections_.push_back(&root);

@@ -53,4 +53,7 @@ class ConfigSection {
   std::string where_;
 };
 
+// A value in a message: shortened, so that a long list does not fill the screen.
+std::string value_text(const Json& value);
+
 }  // namespace fewbit

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/ascii.hpp"
+#include "scheme/config_section.hpp"
 
 namespace fewbit {
 namespace {
@@ -50,6 +51,11 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
     return;
   }
   Declaration out{Producer::unknown, "", std::move(where), file, block};
+  // A bare "gptq" says as much as the tensors need.
+  if (const std::string* name = block->as_string()) {
+    out.producer = producer_of_method(*name);
+    out.method = *name;
+  }
   const Json* method = block->find("quant_method");
   if (method != nullptr && method->as_string() != nullptr) {
     out.method = *method->as_string();
@@ -80,6 +86,17 @@ void declare_config_json(Declared& declared, const std::shared_ptr<const Json>& 
 }
 
 }  // namespace
+
+std::string declared_problem(const Json& block) {
+  if (!block.is_object())
+    return "is " + value_text(block) + ", expected an object with quant_method";
+  const Json* method = block.find("quant_method");
+  if (method == nullptr) return "has no quant_method";
+  if (method->as_string() == nullptr) {
+    return "has quant_method " + value_text(*method) + ", expected a string";
+  }
+  return method->as_string()->empty() ? "has an empty quant_method" : "";
+}
 
 bool Declared::says(Producer producer) const {
   return std::any_of(all.begin(), all.end(),

@@ -28,6 +28,10 @@ struct Declared {
   bool says(Producer producer) const;
 };
 
+// What keeps a block from naming a method: "is 7, expected an object with quant_method"; empty when
+// it names one, or is a file of its own that need not.
+std::string declared_problem(const Json& block);
+
 // Errors only when a config file can't be read or is not JSON.
 Result<Declared> read_declared(const Checkpoint& checkpoint);
 

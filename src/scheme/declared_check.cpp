@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/quote.hpp"
+#include "scheme/config_section.hpp"
 #include "scheme/modelopt_config.hpp"
 #include "scheme/reader.hpp"
 
@@ -86,7 +87,14 @@ void check_rotation(Inventory& inventory, const Declaration& declaration) {
 void check_declared(Inventory& inventory) {
   check_methods(inventory);
   for (const Declaration& declaration : inventory.declared.all) {
-    if (declaration.block->is_object()) check_rotation(inventory, declaration);
+    if (declaration.block->is_object()) {
+      check_rotation(inventory, declaration);
+    } else {
+      inventory.findings.push_back({Level::warning, "config-value", declaration.where,
+                                    value_text(*declaration.block),
+                                    "an object with quant_method; of a bare name nothing but the "
+                                    "method is known"});
+    }
   }
 }
 

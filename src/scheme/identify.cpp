@@ -137,9 +137,12 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
   if (declared == nullptr) {
     // A GGUF file says everything itself.
     if (out.producer != Producer::unquantized && !inventory.gguf) {
-      out.findings.push_back({Level::info, "config-missing", "config.json",
-                              "no quantization_config and no hf_quant_config.json",
-                              fmt::format("a config for {} tensors", producer_name(out.producer))});
+      out.findings.push_back(
+          {Level::info, "config-missing", "config.json",
+           "no quantization_config and no hf_quant_config.json",
+           out.producer == Producer::unknown
+               ? std::string("a config that names their quantizer")
+               : fmt::format("a config for {} tensors", producer_name(out.producer))});
     }
     return;
   }

@@ -56,8 +56,17 @@ void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits
                           std::vector<Error>& problems) {
   constexpr std::int64_t largest_group = std::int64_t{1} << 40;
   spec.bits = value_or_problem(section.integer(bits, 1, 32), problems);
-  spec.group_size = value_or_problem(section.integer(group_size, -1, largest_group), problems);
-  if (spec.group_size.value_or(0) == -1) spec.group_size = 0;
+  const ConfigSection::Entry size = section.find(group_size);
+  if (!size) return;
+  spec.group_size = size.value->as_int64();
+  const std::int64_t value = spec.group_size.value_or(0);
+  if (value == -1) {
+    spec.group_size = 0;
+  } else if (value < 1 || value > largest_group) {
+    spec.group_size.reset();
+    problems.push_back(section.refuse(ErrorCode::corrupt, size.key, *size.value,
+                                      "-1 (a scale a row) or a number of columns above 0"));
+  }
 }
 
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration) {

@@ -69,12 +69,14 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
                              "quantized tensors: " + module.evidence,
                              fmt::format("plain ones by {}: {}", config.where, exclusion)});
   }
+  const auto bits = spec_of(config, module.name).bits;
   if (plain && exclusion.empty()) {
-    groups.add(module.role,
-               {Level::warning, "config-expects-quantized", module.name,
-                "plain tensors: " + module.evidence,
-                fmt::format("{} bits by {}, which does not exclude it",
-                            number_or_none(spec_of(config, module.name).bits), config.where)});
+    groups.add(
+        module.role,
+        {Level::warning, "config-expects-quantized", module.name,
+         "plain tensors: " + module.evidence,
+         fmt::format("{} by {}, which does not exclude it",
+                     bits ? fmt::format("{} bits", *bits) : std::string("codes"), config.where)});
   }
 }
 

@@ -29,6 +29,12 @@ constexpr Named methods[] = {
      "SVDQuant: 4-bit codes in a kernel's order with a low-rank part; named, not decoded"},
     {"nunchaku",
      "SVDQuant: 4-bit codes in a kernel's order with a low-rank part; named, not decoded"},
+    {"marlin",
+     "Marlin: 4-bit codes in the order of its GPU kernel (B, s); named, not decoded; the GPTQ "
+     "checkpoint that it was made from is"},
+    {"gptq_marlin_24",
+     "Marlin with 2:4 sparsity: codes and indices in the order of its GPU kernel; named, not "
+     "decoded"},
     {"quanto", "Quanto: tensors of its own Python classes; named, not decoded"},
     {"mlx", "MLX: words along the rows with a scale and a bias a group; named, not decoded"},
 };
@@ -80,7 +86,7 @@ std::string named_producer_text(Producer producer) {
     case Producer::ternary:
       return std::string(ternary);
     default:
-      return std::string(producer_name(producer)) + " is not readable yet";
+      return "";
   }
 }
 

@@ -10,7 +10,7 @@ namespace fewbit {
 
 // For a quant_method, of any spelling: "EETQ: …"; empty when it is not known either.
 std::string named_method_text(const std::string& method);
-// For a producer with modules that its reader does not decode.
+// For a producer that is not decoded in every form; empty for all others.
 std::string named_producer_text(Producer producer);
 
 }  // namespace fewbit

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers that are known by their tensors but not readable yet. Naming them keeps them from being
-// taken for plain weights, or for each other.
+// Producers that are known by their tensors or by the config, but not decoded. Naming them keeps
+// them from being taken for plain weights, or for each other.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
+#include <utility>
 
 #include "core/quote.hpp"
 #include "scheme/name_parts.hpp"
@@ -55,13 +57,19 @@ bool matches(const Draft& draft, const Fingerprint& print) {
   });
 }
 
+// Parts that no layout of their producer has.
+std::string misfit_text(Producer producer, const std::string& evidence) {
+  if (producer == Producer::unknown) return "quantized in an unknown way: " + evidence;
+  return fmt::format("no layout of {} has such parts: {}", producer_name(producer), evidence);
+}
+
 void refuse_as(Draft& draft, Producer producer, DType weight) {
   Scheme scheme;
   scheme.producer = producer;
   scheme.weight = weight;
   draft.refuse(scheme, named_producer_text(producer));
-  if (producer == Producer::unknown) {
-    draft.module.unreadable = "quantized in an unknown way: " + draft.module.evidence;
+  if (draft.module.unreadable.empty()) {
+    draft.module.unreadable = misfit_text(producer, draft.module.evidence);
   }
 }
 
@@ -77,48 +85,142 @@ bool is_linear(const Module& module) {
          module.role != Role::head && module.role != Role::shared_expert_gate;
 }
 
-std::string plain_looking_text(const Declaration& declaration) {
-  if (declaration.producer != Producer::unknown) return named_producer_text(declaration.producer);
-  std::string named = named_method_text(declaration.method);
-  if (!named.empty()) return named;
-  return fmt::format("quant_method {} of {} is not known",
-                     declaration.method.empty() ? "(none)" : quote(declaration.method),
-                     declaration.where);
+// What the config says of a method that is not known: the value, and what would be.
+std::string unknown_method_text(const Declaration& declaration) {
+  constexpr std::string_view known =
+      "one of modelopt, compressed-tensors, gptq, awq, auto-round, fp8, mxfp4, quark, "
+      "bitsandbytes, "
+      "bitnet …";
+  if (declaration.method.empty()) {
+    return fmt::format("{} {}; quant_method is {}", declaration.where,
+                       declared_problem(*declaration.block), known);
+  }
+  return fmt::format("quant_method {} of {} is not known, expected {}", quote(declaration.method),
+                     declaration.where, known);
 }
 
-// A method whose tensors look plain (codes in bf16, or quantized while loading) must not pass for
-// 16-bit weights.
-void refuse_plain_looking(Inventory& inventory, const Declaration& declaration) {
-  const bool known = declaration.producer != Producer::unknown;
-  const std::string why = plain_looking_text(declaration);
-  for (Draft& draft : inventory.drafts) {
-    if (draft.claimed || (known && !is_linear(draft.module))) continue;
-    const TensorInfo* weight = draft.tensor("weight");
-    Scheme scheme;
-    scheme.producer = declaration.producer;
-    scheme.weight = weight != nullptr ? weight->dtype : DType::u8;
-    draft.refuse(scheme, why);
+// Why weights that look plain are not taken for it.
+std::string plain_looking_text(const Declaration& declaration) {
+  std::string named = declaration.producer != Producer::unknown
+                          ? named_producer_text(declaration.producer)
+                          : named_method_text(declaration.method);
+  if (!named.empty()) return named;
+  if (declaration.producer == Producer::unknown) return unknown_method_text(declaration);
+  return fmt::format(
+      "{} says {}, but no tensor is quantized so: the weights would be quantized while loading, or "
+      "the config is another checkpoint's",
+      declaration.where, quote(declaration.method));
+}
+
+// Why parts that no reader took are not read.
+std::string own_text(const Declaration& declaration, const Draft& draft) {
+  const TensorInfo* weight = draft.tensor("weight");
+  if (declaration.producer == Producer::fp8 && weight != nullptr) {
+    return fmt::format("weight is {} {}, expected FP8 codes (f8_e4m3 or f8_e5m2) as {} says {}",
+                       dtype_name(weight->dtype), shape_text(weight->shape), declaration.where,
+                       quote(declaration.method));
   }
+  if (declaration.producer == Producer::unknown) return plain_looking_text(declaration);
+  std::string named = named_producer_text(declaration.producer);
+  return named.empty() ? misfit_text(declaration.producer, draft.module.evidence) : named;
+}
+
+bool is_plain_float(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// Tables that are in models of every kind.
+bool is_known_table(const Draft& draft) {
+  const std::string_view name = draft.module.name;
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return last == "position_ids" || last == "tid2eid" || last == "inv_freq";
+}
+
+bool is_plain(const TensorInfo* tensor) { return is_plain_float(tensor->dtype); }
+
+// Tensors that no plain module has: parts of quantized storage, or values that are no floats. Of a
+// producer that is known only those with codes: what else may stand beside plain weights, others
+// tell.
+bool is_own(const Draft& draft, Producer producer) {
+  if (draft.claimed || is_known_table(draft)) return false;
+  const bool odd = !std::all_of(draft.tensors.begin(), draft.tensors.end(), is_plain);
+  if (producer == Producer::unknown) return odd || has_quantization_parts(draft);
+  const TensorInfo* weight = draft.tensor("weight");
+  return weight != nullptr && !is_plain(weight) && has_quantization_parts(draft);
+}
+
+// A linear layer by its name, but no router: tables beside that are the model's own.
+bool is_linear_name(std::string_view name) {
+  const Role role = find_role(name).role;
+  return role == Role::attention_other || (is_projection(role) && role != Role::router);
 }
 
 bool claimed_any(const Inventory& inventory) {
-  return std::any_of(inventory.drafts.begin(), inventory.drafts.end(),
-                     [](const Draft& draft) { return draft.claimed; });
+  return std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
+    return draft.claimed && draft.module.scheme.quantized();
+  });
+}
+
+void refuse(Draft& draft, const Declaration& declaration, std::string why) {
+  const TensorInfo* weight = draft.tensor("weight");
+  Scheme scheme;
+  scheme.producer = declaration.producer;
+  scheme.weight = weight != nullptr ? weight->dtype : draft.tensors.front()->dtype;
+  draft.refuse(scheme, std::move(why));
+}
+
+// The linear layer that a tensor with a name of its own belongs to: "q_proj" of "q_proj.codes".
+std::string_view layer_of(const Draft& draft) {
+  const std::string_view name = draft.module.name;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return name;
+  const std::string_view parent = name.substr(0, dot);
+  return is_linear_name(parent) ? parent : name;
+}
+
+// Modules with the method's own tensors, and all else that stands beside those in one layer.
+std::vector<Draft*> own_drafts(Inventory& inventory, Producer producer) {
+  std::unordered_set<std::string_view> layers;
+  for (const Draft& draft : inventory.drafts) {
+    if (is_own(draft, producer)) layers.insert(layer_of(draft));
+  }
+  std::vector<Draft*> own;
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed || is_known_table(draft)) continue;
+    if (layers.contains(layer_of(draft))) own.push_back(&draft);
+  }
+  return own;
+}
+
+// Modules with tensors of the method are refused and plain ones are what they are. Where all look
+// plain, the linear ones must not pass for 16-bit weights: codes may stand in bf16, or the weights
+// be made for quantizing while loading.
+void refuse_declared(Inventory& inventory, const Declaration& declaration) {
+  const std::vector<Draft*> own = own_drafts(inventory, declaration.producer);
+  for (Draft* draft : own) {
+    draft->claim({});  // for its evidence
+    refuse(*draft, declaration, own_text(declaration, *draft));
+  }
+  if (!own.empty() || claimed_any(inventory)) return;
+  const std::string why = plain_looking_text(declaration);
+  for (Draft& draft : inventory.drafts) {
+    if (!draft.claimed && is_linear(draft.module)) refuse(draft, declaration, why);
+  }
 }
 
 }  // namespace
 
 void claim_other_producers(Inventory& inventory) {
   const Declaration* declared = inventory.declared.first();
-  // With an unknown method nothing is sure, not even plain values (they may be rotated).
   if (declared != nullptr && declared->producer == Producer::unknown) {
-    refuse_plain_looking(inventory, *declared);
+    refuse_declared(inventory, *declared);
     return;
   }
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed || !has_quantization_parts(draft)) continue;
     for (const Fingerprint& print : fingerprints()) {
-      if (!matches(draft, print)) continue;
+      const bool fp8 = declared != nullptr && declared->producer == Producer::fp8;
+      if (!matches(draft, print) || (fp8 && print.producer == Producer::unknown)) continue;
       Producer producer = print.producer;
       for (const Producer other : print.if_declared) {
         if (declared != nullptr && declared->producer == other) producer = other;
@@ -127,8 +229,8 @@ void claim_other_producers(Inventory& inventory) {
       break;
     }
   }
-  if (declared != nullptr && declared->producer != Producer::modelopt && !claimed_any(inventory)) {
-    refuse_plain_looking(inventory, *declared);
+  if (declared != nullptr && declared->producer != Producer::modelopt) {
+    refuse_declared(inventory, *declared);
   }
 }
 

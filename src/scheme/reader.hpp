@@ -28,7 +28,7 @@ struct Draft {
   bool has(std::string_view suffix) const { return tensor(suffix) != nullptr; }
   // Fills evidence from the parts: "weight u8 [128, 64] + weight_scale f8_e4m3 [128, 8]".
   void claim(Scheme scheme);
-  // Claimed, but not readable: "GPTQ is not readable yet".
+  // Claimed, but not readable, and why.
   void refuse(Scheme scheme, std::string why);
 };
 
@@ -83,6 +83,7 @@ void check_quark(Inventory& inventory);
 void claim_mxfp4(Inventory& inventory);
 void claim_compressed_tensors(Inventory& inventory);
 void check_compressed_tensors(Inventory& inventory);
+void claim_named_tensors(Inventory& inventory);    // by names that no other producer has
 void claim_other_producers(Inventory& inventory);  // named, not readable
 void claim_unquantized(Inventory& inventory);
 

@@ -4,6 +4,7 @@
 
 #include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -16,6 +17,8 @@ void validate_leftovers(Validation& validation, const Module& module) {
     return is_quantization_suffix(part.suffix);
   });
   if (weight || scale == module.parts.end() || !module.scheme.quantized()) return;
+  // Of methods that have their codes under other names; reported for what it is.
+  if (!module.unreadable.empty() && module.unreadable != leftover_scale) return;
   validation.add(module, Level::error, "scale-without-weight", scale->tensor, module.evidence,
                  "a weight beside it");
 }

@@ -205,7 +205,12 @@ def contradictions():
     yield from both(whole("gptq-desc-act-not-stated", Form(order=True), desc_act=False), "group-index-order")
     yield from both(whole("gptq-other-bits", Form(3), scheme="GPTQ INT3", bits=4), "config-bits")
     yield from both(whole("gptq-other-group-size", Form(), group_size=64), "config-group-size")
-    yield from both(whole("gptq-group-size-text", Form(), group_size="32"), "config-value")
+    for name, odd in [("group-size-text", {"group_size": "32"}), ("group-size-0", {"group_size": 0}), ("group-size-of-minus-2", {"group_size": -2})]:
+        yield from both(whole(f"gptq-{name}", Form(), **odd), "config-value")
+    yield from both(whole("gptq-bits-4.0", Form(), bits=4.0), "config-value")
+    named = whole("gptq-config-of-a-name", Form())
+    named.config["quantization_config"] = "gptq"
+    yield from both(named, "config-value")
     plain = Form().config(bits=8)
     yield from both(whole("gptq-two-configs", Form(), files={"quantize_config.json": plain}), "config-places-differ")
     yield from both(whole("gptq-called-awq", Form(), quant_method="awq", version="gemm"), "config-producer")

@@ -116,6 +116,59 @@ def by_tensors():
     yield named("mlx", {"quantization": {"bits": 4, "group_size": 32}}, mlx, "MLX: words along the rows")
 
 
+LAYER = "model.layers.0.self_attn.q_proj"
+
+
+def own_parts():
+    i32, f16 = (lambda *shape: np.zeros(shape, np.int32)), (lambda *shape: np.ones(shape, np.float16))
+    grid = {"scales": f16(1, 32), "tables": f16(256, 2), "tables2": np.ones(256, np.float32)}
+    yield "aqlm", "AQLM", {"codes": np.zeros((32, 4, 1), np.int8), "codebooks": f16(1, 256, 1, 8), "scales": f16(32, 1, 1, 1)}
+    yield "quip", "QuIP#", {"Qidxs": np.zeros((32, 4), np.int64), "SU": f16(32), "SV": f16(32), "Wscale": np.float32(1)}
+    yield "spqr", "SpQR", {"dense_weights": np.zeros(128, np.int64), "row_offsets": i32(33), "col_vals": i32(7)}
+    yield "vptq", "VPTQ", {"indices": i32(1, 32, 4), "centroids": f16(1, 256, 8)}
+    yield "higgs", "HIGGS", {"weight": np.zeros((32, 8), np.int16), **grid}
+    yield "eetq", "EETQ", {"weight": np.zeros((32, 32), np.int8), "weight_scales": f16(32)}
+    yield "marlin", "Marlin", {"B": i32(2, 64), "s": f16(1, 32)}
+
+
+def by_own_tensors():
+    """Told by the tensors with or without a config; modules of other tensors are what they are."""
+    plain = ["self_attn.k_proj", "self_attn.o_proj", "mlp.gate", "input_layernorm"]
+    for method, text, parts in own_parts():
+        for name, settings in [("", config(method)), ("-no-config", {}), ("-called-gptq", config("gptq", bits=4))]:
+            case = Case(f"named-{method}{name}", {f"{LAYER}.{suffix}": part for suffix, part in parts.items()}, settings)
+            case.tensors |= {f"model.layers.0.{module}.weight": bf16(np.ones((32, 32))) for module in plain}
+            modules = {LAYER if suffix in ("weight", "scales", "row_offsets") else f"{LAYER}.{suffix}" for suffix in parts}
+            case.schemes = dict.fromkeys(modules, text) | {f"model.layers.0.{module}": "bf16" for module in plain}
+            case.faults = ("module-unreadable",)
+            yield case
+
+
+def odd_configs():
+    """Values of another kind, each named with what was expected."""
+    plain = {"weight": bf16(np.ones((32, 32)))}
+    unknown = "one of modelopt, compressed-tensors, gptq"
+    for name, value, text, rule in [
+        ("number", 7, "config.json quantization_config is 7, expected an object with quant_method", "config-value"),
+        ("list", ["gptq"], 'config.json quantization_config is ["gptq"], expected an object', "config-value"),
+        ("true", True, "config.json quantization_config is true, expected an object", "config-value"),
+        ("no-method", {"bits": 4}, "has no quant_method; quant_method is " + unknown, "module-unreadable"),
+        ("method-number", {"quant_method": 4}, "has quant_method 4, expected a string", "module-unreadable"),
+        ("unknown-method", {"quant_method": "gptq9"}, '"gptq9" of config.json quantization_config is not known, expected ' + unknown, "module-unreadable"),
+        ("text", "gptq", 'says "gptq", but no tensor is quantized so', "config-value"),
+        ("gptq-plain", {"quant_method": "gptq"}, 'says "gptq", but no tensor is quantized so', "module-unreadable"),
+    ]:
+        case = named("config-" + name, {"quantization_config": value}, plain, text)
+        case.schemes["model.norm"] = "bf16"
+        case.faults = tuple({rule, "module-unreadable"})
+        yield case
+    bytes_ = {"weight": np.ones((32, 32), np.int8), "weight_scale_inv": np.ones((1, 1), np.float32)}
+    case = named("fp8-of-bytes", config("fp8", weight_block_size=[128, 128]), bytes_, "weight is i8 [32, 32], expected FP8 codes (f8_e4m3 or f8_e5m2)")
+    case.tensors["model.layers.0.mlp.down_proj.weight"] = bf16(np.ones((32, 32)))
+    case.schemes["model.layers.0.mlp.down_proj"] = "bf16"
+    yield case
+
+
 def by_method():
     """Nothing in these may pass for 16-bit weights."""
     plain = {"weight": bf16(np.ones((8, 8)))}
@@ -156,4 +209,6 @@ def cases():
     yield int8()
     yield from bitsandbytes_faults()
     yield from by_tensors()
+    yield from by_own_tensors()
+    yield from odd_configs()
     yield from by_method()

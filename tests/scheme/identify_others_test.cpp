@@ -158,21 +158,24 @@ TEST(IdentifyOthers, TensorsNameTheProducerWithOrWithoutAConfig) {
   }
 }
 
-TEST(IdentifyOthers, AnUnknownMethodMakesNothingReadable) {
+TEST(IdentifyOthers, AnUnknownMethodLeavesNoMatrixReadable) {
   for (const char* block : {R"({"quant_method": "sparkle4"})", R"({"bits": 4})", R"("sparkle4")"}) {
     SmallCheckpoint small = SmallCheckpoint::bf16();
     small.file("config.json",
                SmallCheckpoint::config(std::string("\"quantization_config\": ") + block + ","));
     const Identified found = identified(small);
     EXPECT_EQ(found.producer, Producer::unknown) << block;
+    EXPECT_THAT(found.find(linear)->unreadable, HasSubstr("quant_method")) << block;
+    EXPECT_EQ(found.find("model.norm")->unreadable, "");
     for (const Module& module : found.modules) {
+      if (module.role != Role::up_proj && module.role != Role::q_proj) continue;
       EXPECT_THAT(module.unreadable, HasSubstr("quant_method")) << module.name;
     }
   }
   SmallCheckpoint named = SmallCheckpoint::bf16();
   named.file("config.json",
              SmallCheckpoint::config(R"("quantization_config": {"quant_method": "sparkle4"},)"));
-  EXPECT_THAT(identified(named).modules.front().unreadable,
+  EXPECT_THAT(identified(named).find(linear)->unreadable,
               HasSubstr("quant_method \"sparkle4\" of config.json quantization_config"));
 }
 
@@ -186,15 +189,20 @@ TEST(IdentifyOthers, AMethodWhosePlainTensorsAreQuantizedWhileLoadingIsNotUnquan
   EXPECT_EQ(found.find("model.norm")->unreadable, "");
 }
 
-TEST(IdentifyOthers, AConfigThatNamesAnotherProducerIsReported) {
+TEST(IdentifyOthers, AConfigThatTheTensorsContradictIsStale) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   small.file("config.json",
              SmallCheckpoint::config(R"("quantization_config": {"quant_method": "fp8"},)"));
   const Identified found = identified(small);
   EXPECT_EQ(found.producer, Producer::modelopt);
-  EXPECT_THAT(found.findings, Contains(AllOf(Field(&Finding::rule, "config-producer"),
-                                             Field(&Finding::found, "quant_method \"fp8\""),
-                                             Field(&Finding::expected, HasSubstr("ModelOpt")))));
+  EXPECT_THAT(found.findings,
+              Contains(AllOf(Field(&Finding::rule, "config-methods-differ"),
+                             Field(&Finding::level, Level::info),
+                             Field(&Finding::found, "quant_method \"fp8\""),
+                             Field(&Finding::expected,
+                                   AllOf(HasSubstr("hf_quant_config.json says"),
+                                         HasSubstr("config.json quantization_config is stale"))))));
+  EXPECT_THAT(found.findings, Not(Contains(Field(&Finding::rule, "config-producer"))));
 }
 
 TEST(IdentifyOthers, NullAndEmptyBlocksAreNone) {

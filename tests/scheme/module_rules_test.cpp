@@ -155,11 +155,30 @@ Finding only_finding(const ModuleRules& list, std::vector<std::string> names) {
 }
 
 TEST(ModuleRulesReport, NamesEntriesThatMatchNothing) {
-  const Finding finding = only_finding(rules(Producer::fp8, {"mlp.gate", "router", "lm_haed"}),
+  const Finding finding = only_finding(rules(Producer::fp8, {"mlp.gate", "mlp.rooter", "lm_haed"}),
                                        {"model.layers.0.mlp.gate"});
   EXPECT_EQ(finding.rule, "pattern-unmatched");
   EXPECT_EQ(finding.where, "config.json ignore");
-  EXPECT_EQ(finding.found, "2 of 3 entries match no module: \"router\", \"lm_haed\"");
+  EXPECT_EQ(finding.found, "2 of 3 entries match no module: \"mlp.rooter\", \"lm_haed\"");
+  EXPECT_EQ(finding.level, Level::warning);
+}
+
+// What exporters list for every model may be absent; a path with a number, or a pattern that the
+// producer would not read as one, may not.
+TEST(ModuleRulesReport, EntriesOfEveryExportOnlyInform) {
+  for (const auto& [producer, entry, level] :
+       {std::tuple{Producer::fp8, "router", Level::info},
+        std::tuple{Producer::modelopt, "*mlp.shared_expert_gate.*", Level::info},
+        std::tuple{Producer::modelopt, "*router*", Level::info},
+        std::tuple{Producer::compressed_tensors, "re:model\\.visual.*", Level::info},
+        std::tuple{Producer::compressed_tensors, "re:.*block_sparse_moe.gate$", Level::info},
+        std::tuple{Producer::fp8, "re:.*router", Level::warning},
+        std::tuple{Producer::modelopt, "*layers.7.router*", Level::warning},
+        std::tuple{Producer::compressed_tensors, "re:.*rooter", Level::warning}}) {
+    const Finding finding = only_finding(rules(producer, {entry}), {"model.layers.0.mlp.gate"});
+    EXPECT_EQ(finding.rule, "pattern-unmatched") << entry;
+    EXPECT_EQ(finding.level, level) << entry;
+  }
 }
 
 // A regular expression in the list of a producer that knows none never matches.
