@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "core/quote.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -75,7 +77,7 @@ TEST(TokenizerPattern, DoubtfulConstructsAreRefusedByName) {
     const auto compiled = TokenizerPattern::compile(pattern, TokenizerPattern::Kind::regex, "here");
     ASSERT_FALSE(compiled) << pattern;
     EXPECT_EQ(compiled.error().code, ErrorCode::unsupported) << pattern;
-    EXPECT_THAT(compiled.error().message(), HasSubstr(pattern));
+    EXPECT_THAT(compiled.error().message(), HasSubstr(quote(pattern)));
     EXPECT_EQ(compiled.error().where, "here");
   }
   EXPECT_THAT(matches("(a", ""), ElementsAre(HasSubstr("parenthes")));
