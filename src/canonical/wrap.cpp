@@ -44,6 +44,7 @@ Result<QuantizedTensor> make_plain(std::int64_t n, std::int64_t k, Tensor values
   tensor.k = k;
   tensor.scheme = plain_scheme(dtype);
   tensor.codes = std::move(values);
+  tensor.codes.view.shape = {n, k};
   tensor.global_scale = global_scale;
   return tensor;
 }
@@ -53,13 +54,17 @@ Result<QuantizedTensor> make_nvfp4(std::int64_t n, std::int64_t k, Tensor codes,
   FEWBIT_TRY(check_matrix(n, k));
   if (k % 2 != 0) return bad(fmt::format("k is {}, but two codes share a byte of a row", k));
   FEWBIT_TRY(check_part("codes", codes.view, DType::f4_e2m1, {n, k}));
-  FEWBIT_TRY(check_part("scales", scales.view, DType::f8_e4m3, {n, ceil_div<std::int64_t>(k, 16)}));
+  const Shape grid{n, ceil_div<std::int64_t>(k, 16)};
+  FEWBIT_TRY(check_part("scales", scales.view, DType::f8_e4m3, grid));
   QuantizedTensor tensor;
   tensor.n = n;
   tensor.k = k;
   tensor.scheme = nvfp4_scheme();
   tensor.codes = std::move(codes);
+  tensor.codes.view.shape = {n, tensor.codes.view.dtype == DType::u8 ? k / 2 : k};
   tensor.scales = std::move(scales);
+  tensor.scales.view.dtype = DType::f8_e4m3;
+  tensor.scales.view.shape = grid;
   tensor.global_scale = global_scale;
   return tensor;
 }

@@ -62,7 +62,7 @@ void validate_zero_points(Validation& validation, const Module& module) {
   const Tensor tensor = validation.checkpoint.tensor(*info);
   const auto bytes = tensor.view.bytes;
   const auto outside = [&](std::byte byte) {
-    const std::int32_t zero = static_cast<std::int8_t>(byte);
+    const std::int32_t zero = std::int32_t{static_cast<std::int8_t>(byte)};
     return zero < -half || zero >= half;
   };
   const auto wrong = std::count_if(bytes.begin(), bytes.end(), outside);
