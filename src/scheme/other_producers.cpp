@@ -208,12 +208,24 @@ void refuse_declared(Inventory& inventory, const Declaration& declaration) {
   }
 }
 
+// Familiar tensors under a method that nobody knows: not even their values are sure, which may be
+// rotated or have other signs.
+void refuse_familiar(Inventory& inventory, const Declaration& declaration) {
+  for (Draft& draft : inventory.drafts) {
+    const Scheme& scheme = draft.module.scheme;
+    const bool readable = draft.claimed && scheme.quantized() && draft.module.unreadable.empty();
+    if (!readable || inventory.declared.says(scheme.producer)) continue;
+    draft.module.unreadable = plain_looking_text(declaration);
+  }
+}
+
 }  // namespace
 
 void claim_other_producers(Inventory& inventory) {
   const Declaration* declared = inventory.declared.first();
   if (declared != nullptr && declared->producer == Producer::unknown) {
     refuse_declared(inventory, *declared);
+    refuse_familiar(inventory, *declared);
     return;
   }
   for (Draft& draft : inventory.drafts) {

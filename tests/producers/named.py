@@ -169,6 +169,14 @@ def odd_configs():
     yield case
 
 
+def familiar_tensors():
+    """NVFP4 by its tensors, but the method is unknown: refused, and plain modules are plain."""
+    parts = {"weight": np.zeros((32, 16), np.uint8), "weight_scale": np.ones((32, 2), DTYPE_F8), "weight_scale_2": np.float32(1)}
+    case = named("familiar", config("sparkle4"), parts, 'quant_method "sparkle4"')
+    case.schemes["model.norm"] = "bf16"
+    yield case
+
+
 def by_method():
     """Nothing in these may pass for 16-bit weights."""
     plain = {"weight": bf16(np.ones((8, 8)))}
@@ -211,4 +219,5 @@ def cases():
     yield from by_tensors()
     yield from by_own_tensors()
     yield from odd_configs()
+    yield from familiar_tensors()
     yield from by_method()
