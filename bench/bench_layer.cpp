@@ -244,23 +244,33 @@ Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device
   return Bench(shape, executor).run(device, options);
 }
 
+namespace {
+
+// GB/s with a decimal; more digits where that would be 0.0.
+std::string rate_text(double bytes_per_second) {
+  const double rate = bytes_per_second * 1e-9;
+  return rate >= 1 ? fmt::format("{:.1f}", rate) : fmt::format("{:.3g}", rate);
+}
+
+}  // namespace
+
 std::string bench_text(const LayerBench& bench) {
   const MachineLimits& limits = bench.limits;
   std::string text = fmt::format(
       "{} ({}, {}, {}, {}) {} on {}: {} threads, read {:.1f} GB/s, FMA {:.3f} TFLOP/s; {} copies "
       "of "
-      "{:.1f} MB, prepared at {:.1f} GB/s\n",
+      "{:.1f} MB, prepared at {} GB/s\n",
       bench.shape.name, bench.shape.hidden_size, bench.shape.intermediate_size,
       bench.shape.num_experts, bench.shape.top_k, bench.shape.scheme, bench.backend, limits.threads,
       limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12, bench.copies,
       static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
-      static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds * 1e-9);
+      rate_text(static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds));
   text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9} {:>8}\n", "tokens", "ms", "GB/s", "of read",
                       "TFLOP/s", "of FMA");
   for (const LayerTiming& t : bench.timings) {
     text += fmt::format(
-        "  {:>6} {:>10.3f} {:>8.1f} {:>8.2f} {:>9.3f} {:>8.2f}\n", t.tokens, t.seconds * 1e3,
-        t.bytes_per_second() * 1e-9, t.bytes_per_second() / limits.read_bytes_per_second,
+        "  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g} {:>8.2f}\n", t.tokens, t.seconds * 1e3,
+        rate_text(t.bytes_per_second()), t.bytes_per_second() / limits.read_bytes_per_second,
         t.flops_per_second() * 1e-12, t.flops_per_second() / limits.fma_flops_per_second);
   }
   return text;

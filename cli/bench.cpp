@@ -20,6 +20,9 @@ struct Options : CommonOptions {
   bench::LayerBenchOptions layer;
 };
 
+// Where the error of a name that the command line gave stands.
+constexpr const char* unknown_shape = "bench SHAPE";
+
 std::string known_names(const std::vector<bench::LayerShape>& shapes) {
   std::string text;
   for (const bench::LayerShape& shape : shapes) text += (text.empty() ? "" : ", ") + shape.name;
@@ -37,7 +40,7 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
         all.begin(), all.end(), [&](const bench::LayerShape& shape) { return shape.name == name; });
     if (it == all.end()) {
       return Error{ErrorCode::invalid_argument,
-                   "no shape '" + name + "'; known: " + known_names(all), "bench"};
+                   "no shape '" + name + "'; known: " + known_names(all), unknown_shape};
     }
     out.push_back(*it);
   }
@@ -82,7 +85,10 @@ void list_shapes(const Options& options, const std::vector<bench::LayerShape>& s
 }
 
 Result<int> run_bench(Options& options) {
-  FEWBIT_TRY(const std::vector<bench::LayerShape> shapes, chosen_shapes(options));
+  const auto chosen = chosen_shapes(options);
+  const bool unknown = !chosen && chosen.error().where == unknown_shape;
+  if (unknown) return usage_error(chosen.error(), options.json);
+  FEWBIT_TRY(const std::vector<bench::LayerShape> shapes, chosen);
   if (options.list) {
     list_shapes(options, shapes);
     return exit_fine;

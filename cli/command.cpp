@@ -62,14 +62,29 @@ void print_usage_error(std::string_view what, bool json) {
   if (json) print_json(error_json("usage", std::string(what), "command line"));
 }
 
+int usage_error(const Error& error, bool json) {
+  print_err("error: {}\n", printable(error.message()));
+  print_usage_error(error.message(), json);
+  return exit_usage;
+}
+
+bool is_environment_error(const Error& error) {
+  return error.code == ErrorCode::invalid_argument && error.where.starts_with("FEWBIT_");
+}
+
 void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body) {
   command.callback([&options, &exit_code, body = std::move(body)] {
-    const Result<int> result = body();
+    const auto device = detect_cpu();
+    const Result<int> result = device ? body() : Result<int>(device.error());
     if (result) {
       exit_code = *result;
       return;
     }
     std::fflush(stdout);
+    if (is_environment_error(result.error())) {
+      exit_code = usage_error(result.error(), options.json);
+      return;
+    }
     print_error(result.error(), options.json);
     exit_code = exit_failure;
   });

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "leftovers.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -45,6 +46,7 @@ Result<int> run_convert(const Options& options) {
   FEWBIT_TRY(DequantizeOptions library, library_options(options));
   FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
+  clean_leftovers(options.output);
   ProgressBar bar("decoding", Unit::bytes);
   library.progress = bar.callback();
   FEWBIT_TRY(const DequantizeReport report,

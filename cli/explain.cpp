@@ -47,15 +47,32 @@ std::string way_out(const Error& error, const Selection& selection) {
          "every backend runs\n";
 }
 
+Json problem_json(const MoeProblem& problem) {
+  Json out;
+  out.set("hidden_size", problem.hidden_size);
+  out.set("intermediate_size", problem.intermediate_size);
+  out.set("num_experts", problem.num_experts);
+  out.set("top_k", std::int64_t{problem.top_k});
+  out.set("gate_up_scheme", scheme_text(problem.gate_up));
+  out.set("down_scheme", scheme_text(problem.down));
+  out.set("weight_dtype", dtype_name(problem.gate_up.weight));
+  out.set("activation", activation_name(problem.activation.kind));
+  out.set("activation_dtype", dtype_name(problem.activation_dtype));
+  out.set("biases", problem.biases);
+  return out;
+}
+
 Result<int> run_explain(const Options& options) {
   FEWBIT_TRY(const MoeProblem problem, problem_of(options));
   FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
   FEWBIT_TRY(Selection selection, examine_backends(problem, device));
   const auto choice = select_backend(problem, device, {options.backend});
   if (choice) selection = *choice;
+  const bool usage = !choice && is_environment_error(choice.error());
   if (options.json) {
     Json out = selection_json(selection);
     out.set("layer", problem.where);
+    out.set("problem", problem_json(problem));
     out.set("device", device.name);
     if (!choice) out.set("error", choice.error().message());
     print_json(out);
@@ -64,6 +81,7 @@ Result<int> run_explain(const Options& options) {
     std::fflush(stdout);
   }
   if (!choice && !options.json) print_err("{}", way_out(choice.error(), selection));
+  if (usage) return exit_usage;
   return choice ? exit_fine : exit_failure;
 }
 

@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "inventory.hpp"
+#include "scheme/name_parts.hpp"
 #include "table.hpp"
 #include "tensor_stats.hpp"
 
@@ -136,8 +137,43 @@ DType meaning(const Identified& identified, const TensorInfo& info) {
   return info.dtype;
 }
 
+// The quantized module whose codes a tensor holds; nullptr for scales and plain tensors.
+const Module* module_of_codes(const Identified& identified, const TensorInfo& info) {
+  for (const Module& module : identified.modules) {
+    for (const Module::Part& part : module.parts) {
+      if (part.tensor != info.name) continue;
+      const bool codes = module.scheme.quantized() && is_weight_suffix(part.suffix);
+      return codes && module.unreadable.empty() ? &module : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+// Codes mean nothing without their scales: statistics of the weights that they stand for.
+Result<int> show_decoded(const Options& options, const TensorInfo& info, const Module& module,
+                         const TensorStats& stats) {
+  if (options.json) {
+    Json out = stats_json(stats);
+    out.set("tensor", info.name);
+    out.set("dtype", stored_type_name(info));
+    out.set("decoded", true);
+    out.set("scheme", scheme_text(module.scheme));
+    print_json(out);
+  } else {
+    print_out("decoded as {}, {}[{}, {}]\n", scheme_text(module.scheme),
+              module.experts > 0 ? fmt::format("{} experts ", module.experts) : "", module.n,
+              module.k);
+    print_stats(info, stats);
+  }
+  return exit_fine;
+}
+
 Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
                         const Identified& identified, const TensorInfo& info) {
+  if (const Module* module = module_of_codes(identified, info)) {
+    const auto decoded = decoded_stats(checkpoint, *module);
+    if (decoded) return show_decoded(options, info, *module, *decoded);
+  }
   TensorView view = checkpoint.tensor(info).view;
   view.dtype = meaning(identified, info);
   auto stats = tensor_stats(view, info.blocks);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "command.hpp"
 
@@ -40,15 +41,25 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_backends(app, exit_code);
 }
 
+// `fewbit help [COMMAND]`: the words of --help.
+std::vector<std::string> help_words(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.push_back("--help");
+  return words;
+}
+
 // CLI11 says only that a command is required.
-bool is_unknown_command(const CLI::App& app, int argc, char** argv, bool json) {
-  if (argc < 2 || argv[1][0] == '-') return false;
+bool is_unknown_command(const CLI::App& app, const std::vector<std::string>& words, bool json) {
+  if (words.empty() || words.front().starts_with('-')) return false;
   std::string known;
   for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == argv[1]) return false;
+    if (command->get_name() == words.front()) return false;
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  const std::string text = "no command '" + printable_line(argv[1]) + "'; known: " + known;
+  const std::string text =
+      "no command '" + printable_line(words.front()) + "'; known: " + known + ", help";
   print_err("error: {}\n", text);
   print_usage_error(text, json);
   return true;
@@ -63,13 +74,16 @@ int run(int argc, char** argv, bool json) {
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();
   app.footer(
-      "Each command has its own --help with examples. Environment: FEWBIT_ISA, FEWBIT_BACKEND, "
+      "Each command has its own --help (or `fewbit help COMMAND`) with examples. Environment: "
+      "FEWBIT_ISA, FEWBIT_BACKEND, "
       "FEWBIT_THREADS.");
   int exit_code = exit_fine;
   add_commands(app, exit_code);
-  if (is_unknown_command(app, argc, argv, json)) return exit_usage;
+  std::vector<std::string> words = help_words(argc, argv);
+  if (is_unknown_command(app, words, json)) return exit_usage;
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
-    app.parse(argc, argv);
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) == 0) return exit_fine;
     print_usage_error(error.what(), json);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "leftovers.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -57,6 +58,7 @@ Json report_json(const Options& options, const QuantizeReport& report) {
 Result<int> run_quantize(Options& options) {
   FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
+  clean_leftovers(options.output);
   ProgressBar bar("quantizing", Unit::bytes);
   options.quantize.progress = bar.callback();
   options.quantize.max_shard_bytes = options.max_shard_megabytes * 1'000'000;

@@ -11,43 +11,12 @@
 #include "canonical/gguf_blocks.hpp"
 #include "checkpoint/gguf_types.hpp"
 #include "core/convert.hpp"
+#include "fewbit/quantized.hpp"
 
 namespace fewbit::cli {
 namespace {
 
 constexpr std::size_t chunk_elements = 1 << 16;
-
-// Sums of one pass; becomes TensorStats at the end.
-struct Sums {
-  double sum = 0;
-  double squares = 0;
-  std::int64_t finite = 0;
-};
-
-void add_value(float x, TensorStats& stats, Sums& sums) {
-  if (std::isnan(x)) {
-    ++stats.nan;
-    return;
-  }
-  if (std::isinf(x)) {
-    ++stats.infinite;
-    return;
-  }
-  const auto value = static_cast<double>(x);
-  sums.sum += value;
-  sums.squares += value * value;
-  ++sums.finite;
-  stats.min = std::min(stats.min, value);
-  stats.max = std::max(stats.max, value);
-  if (std::signbit(x)) ++stats.negative;
-  if (x == 0) {
-    ++stats.zero;
-    return;
-  }
-  const int bucket = std::clamp(std::ilogb(x) - TensorStats::first_exponent, 0,
-                                static_cast<int>(stats.by_exponent.size()) - 1);
-  ++stats.by_exponent[static_cast<std::size_t>(bucket)];
-}
 
 // The smallest piece that can be decoded by itself: an element or a block.
 struct Unit {
@@ -76,14 +45,67 @@ Result<Unit> unit_of(const TensorView& view, const std::optional<BlockFormat>& b
 
 }  // namespace
 
+StatsSum::StatsSum() {
+  stats_.min = std::numeric_limits<double>::infinity();
+  stats_.max = -stats_.min;
+}
+
+void StatsSum::add(std::span<const float> values) {
+  stats_.elements += static_cast<std::int64_t>(values.size());
+  for (const float x : values) {
+    if (!std::isfinite(x)) {
+      ++(std::isnan(x) ? stats_.nan : stats_.infinite);
+      continue;
+    }
+    const auto value = static_cast<double>(x);
+    sum_ += value;
+    squares_ += value * value;
+    ++finite_;
+    stats_.min = std::min(stats_.min, value);
+    stats_.max = std::max(stats_.max, value);
+    if (std::signbit(x)) ++stats_.negative;
+    if (x == 0) {
+      ++stats_.zero;
+      continue;
+    }
+    const int bucket = std::clamp(std::ilogb(x) - TensorStats::first_exponent, 0,
+                                  static_cast<int>(stats_.by_exponent.size()) - 1);
+    ++stats_.by_exponent[static_cast<std::size_t>(bucket)];
+  }
+}
+
+TensorStats StatsSum::finish() {
+  if (finite_ == 0) {
+    stats_.min = stats_.max = 0;
+    return stats_;
+  }
+  stats_.mean = sum_ / static_cast<double>(finite_);
+  stats_.rms = std::sqrt(squares_ / static_cast<double>(finite_));
+  return stats_;
+}
+
+Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& module) {
+  StatsSum sum;
+  const bool fused = module.experts > 0;
+  std::vector<float> values;
+  for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
+    FEWBIT_TRY(const QuantizedTensor matrix, canonicalize(checkpoint, module, fused ? e : -1));
+    const auto chunk = static_cast<std::int64_t>(chunk_elements);
+    const std::int64_t rows = std::clamp<std::int64_t>(chunk / matrix.k, 1, matrix.n);
+    for (std::int64_t row = 0; row < matrix.n; row += rows) {
+      const std::int64_t count = std::min(rows, matrix.n - row);
+      values.resize(static_cast<std::size_t>(count * matrix.k));
+      FEWBIT_TRY(dequantize_rows(matrix, row, values));
+      sum.add(values);
+    }
+  }
+  return sum.finish();
+}
+
 Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks) {
   FEWBIT_TRY(const Unit unit, unit_of(view, blocks));
   const std::size_t chunk_bytes = chunk_elements / unit.elements * unit.bytes;
-  TensorStats stats;
-  stats.elements = static_cast<std::int64_t>(view.bytes.size() / unit.bytes * unit.elements);
-  stats.min = std::numeric_limits<double>::infinity();
-  stats.max = -stats.min;
-  Sums sums;
+  StatsSum sum;
   std::vector<float> values(chunk_elements);
   for (std::size_t at = 0; at < view.bytes.size(); at += chunk_bytes) {
     const auto bytes = view.bytes.subspan(at, std::min(chunk_bytes, view.bytes.size() - at));
@@ -93,15 +115,9 @@ Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<Blo
     } else {
       FEWBIT_TRY(convert_to_f32(view.dtype, bytes, out));
     }
-    for (const float x : out) add_value(x, stats, sums);
+    sum.add(out);
   }
-  if (sums.finite == 0) {
-    stats.min = stats.max = 0;
-    return stats;
-  }
-  stats.mean = sums.sum / static_cast<double>(sums.finite);
-  stats.rms = std::sqrt(sums.squares / static_cast<double>(sums.finite));
-  return stats;
+  return sum.finish();
 }
 
 Json stats_json(const TensorStats& stats) {

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "checkpoint/json.hpp"
 #include "fewbit/checkpoint.hpp"
+#include "fewbit/scheme.hpp"
 
 namespace fewbit::cli {
 
@@ -26,6 +28,23 @@ struct TensorStats {
   static constexpr int first_exponent = -32;
   std::array<std::int64_t, 64> by_exponent{};
 };
+
+// Adds values piece by piece.
+class StatsSum {
+ public:
+  StatsSum();
+  void add(std::span<const float> values);
+  TensorStats finish();
+
+ private:
+  TensorStats stats_;
+  double sum_ = 0;
+  double squares_ = 0;
+  std::int64_t finite_ = 0;
+};
+
+// Of the weights that a quantized module stands for, all experts together. Errors as canonicalize.
+Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& module);
 
 // Errors: unsupported for types without a value of their own (packed codes, integers over 32 bits,
 // GGUF blocks that can't be decoded).

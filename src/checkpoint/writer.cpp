@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/leftovers.hpp"
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/relative_name.hpp"
@@ -57,7 +55,8 @@ Result<fs::path> target_path(const fs::path& directory) {
 
 struct CheckpointWriter::State {
   fs::path target;
-  fs::path folder;  // temporary, beside the target; empty once it is gone
+  fs::path folder;      // temporary, beside the target; empty once it is gone
+  FileDescriptor lock;  // tells others that the folder is in use
   ShardPlan plan;
   TensorFiles data;  // one file a shard
   std::mutex mutex;  // guards what follows
@@ -76,12 +75,13 @@ struct CheckpointWriter::State {
 
   // The folder is ours from the moment it exists, so that every failure after it removes it.
   Result<void> make_folder() {
-    const fs::path path = fmt::format("{}.partial.{}", target.string(), ::getpid());
+    const fs::path path = partial_folder(target);
     std::error_code failure;
     if (!fs::create_directory(path, failure)) {
       return system_error("create", failure ? failure.value() : EEXIST, path);
     }
     folder = path;
+    lock = lock_folder(folder);
     return {};
   }
 

@@ -19,7 +19,6 @@ Environment read_environment(GetVariable get) {
   result.isa = variable(get, "FEWBIT_ISA");
   result.backend = variable(get, "FEWBIT_BACKEND");
   result.threads = variable(get, "FEWBIT_THREADS");
-  result.log = variable(get, "FEWBIT_LOG");
   return result;
 }
 

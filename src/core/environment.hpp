@@ -12,7 +12,6 @@ struct Environment {
   std::optional<std::string> isa;      // FEWBIT_ISA: cap of the instruction set
   std::optional<std::string> backend;  // FEWBIT_BACKEND: forced backend
   std::optional<std::string> threads;  // FEWBIT_THREADS
-  std::optional<std::string> log;      // FEWBIT_LOG
 };
 
 // get: as std::getenv.

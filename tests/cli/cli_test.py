@@ -3,15 +3,18 @@
 
 usage: cli_test.py FEWBIT MODEL_DIR   (standard library only)
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 FEWBIT = sys.argv[1]
@@ -166,8 +169,34 @@ class Reports(unittest.TestCase):
         self.assertIn("generic", run_json(self, "cpu")["built_for"])
         self.assertEqual(run_json(self, "backends")[-1]["name"], "reference")
         self.assertEqual(len(run_json(self, "inspect", MODEL)), 344)
+        codes = run_json(self, "inspect", MODEL, "model.layers.0.mlp.experts.3.up_proj.weight")
+        self.assertEqual((codes["decoded"], codes["elements"], codes["nan"]), (True, 128 * 256, 0))
+        self.assertGreater(codes["rms"], 0)
+        self.assertLess(codes["max"], 1)
+        self.assertIn("decoded as ModelOpt NVFP4", run("inspect", MODEL, codes["tensor"]).stdout)
         scale = "model.layers.0.mlp.experts.3.up_proj.weight_scale"
         self.assertEqual(run_json(self, "inspect", MODEL, scale)["nan"], 0)
+
+
+    def test_explain_gives_the_layer_in_json(self):
+        problem = run_json(self, "explain", MODEL)["problem"]
+        sizes = [problem[key] for key in ("hidden_size", "intermediate_size", "num_experts", "top_k")]
+        self.assertEqual(sizes, [256, 128, 16, 4])
+        self.assertIn("NVFP4", problem["gate_up_scheme"])
+        self.assertIn("NVFP4", problem["down_scheme"])
+
+    def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(self):
+        whole = run("inspect", MODEL, "model.layers.0.mlp.experts.3.up_proj").stdout
+        self.assertGreater(max(map(len, whole.splitlines())), 60)
+        main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        args = [FEWBIT, "inspect", str(MODEL), "model.layers.0.mlp.experts.3.up_proj"]
+        subprocess.run(args, stdout=other, timeout=60, check=True)
+        os.close(other)
+        shown = os.read(main, 1 << 16).decode().replace("\r", "")
+        os.close(main)
+        self.assertLessEqual(max(map(len, shown.splitlines())), 60)
+        self.assertEqual("".join(shown.split()), "".join(whole.split()))
 
 
 class Usage(unittest.TestCase):
@@ -180,6 +209,10 @@ class Usage(unittest.TestCase):
         for args in ((), ("check",), ("check", ""), ("eval", MODEL), ("cpu", "--what"),
                      ("inspect", MODEL, "")):
             self.assertEqual(run(*args).returncode, 2, args)
+        for command in ("check", "bench"):
+            self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "frob").returncode, 2)
         wrong = run("frob")
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("no command 'frob'; known: check, ", wrong.stderr)
@@ -187,8 +220,12 @@ class Usage(unittest.TestCase):
     def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
         text = MODEL / "val.txt"
         cases = [
-            (1, ("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
-            (1, ("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (2, ("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (2, ("check", MODEL), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (2, ("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_THREADS": "many"}, ["many"]),
+            (2, ("bench", "nosuch"), {}, ["nosuch", "tiny-moe"]),
             (2, ("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
             (2, ("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
             (2, ("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
@@ -423,6 +460,34 @@ class Interrupted(Copy):
         else:
             self.assertIn("cancelled", errors.decode())
             self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "plain"])
+
+
+    def test_what_a_killed_process_left_is_named_and_removed_by_the_next(self):
+        plain, out = self.folder / "plain", self.folder / "out"
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        dead = self.folder / f"plain.partial.{gone.pid}"
+        alive = self.folder / f"plain.partial.{os.getpid()}"
+        others = [alive, self.folder / "plain.partial.x", self.folder / f"other.partial.{gone.pid}"]
+        for folder in (dead, *others):
+            folder.mkdir()
+        (dead / "model.safetensors").write_bytes(b"half")
+        result = run("convert", self.model, "-o", plain, "--to", "bf16")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"removed {dead}, left by a process that was killed", result.stderr)
+        self.assertFalse(dead.exists())
+        for folder in others:
+            self.assertTrue(folder.exists(), folder)
+            self.assertNotIn(str(folder), result.stderr)
+            folder.rmdir()
+        process = subprocess.Popen([FEWBIT, "quantize", plain, "-o", out, "--threads", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not list(self.folder.glob("out.partial*")):
+            pass
+        process.kill()
+        process.wait()
+        shutil.rmtree(out, ignore_errors=True)
+        self.assertEqual(run("quantize", plain, "-o", out).returncode, 0)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out", "plain"])
 
 
 class RoundTrip(Copy):

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leftovers.hpp"
+
+#include "checkpoint/leftovers.hpp"
+#include "command.hpp"
+
+namespace fewbit::cli {
+
+void clean_leftovers(const std::string& output) {
+  for (const std::filesystem::path& path : remove_leftovers(output)) {
+    print_err("note: removed {}, left by a process that was killed\n",
+              printable_line(path.string()));
+  }
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace fewbit::cli {
+
+// Removes what killed processes left beside an output, and names each on stderr.
+void clean_leftovers(const std::string& output);
+
+}  // namespace fewbit::cli

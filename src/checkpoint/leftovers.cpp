@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/leftovers.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <string>
+#include <string_view>
+
+namespace fewbit {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view mark = ".partial.";
+
+bool is_gone(std::string_view number) {
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), process);
+  const bool whole = error == std::errc{} && end == number.data() + number.size();
+  return whole && process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+fs::path partial_folder(const fs::path& target) {
+  return fmt::format("{}{}{}", target.string(), mark, ::getpid());
+}
+
+FileDescriptor lock_folder(const fs::path& folder) {
+  FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  return FileDescriptor();
+}
+
+std::vector<fs::path> remove_leftovers(const fs::path& target) {
+  const fs::path clean = target.has_filename() ? target : target.parent_path();
+  const std::string prefix = clean.filename().string() + std::string(mark);
+  const fs::path parent = clean.has_parent_path() ? clean.parent_path() : fs::path(".");
+  std::vector<fs::path> removed;
+  std::error_code failure;
+  for (fs::directory_iterator at(parent, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix) || !is_gone(std::string_view(name).substr(prefix.size()))) {
+      continue;
+    }
+    const FileDescriptor lock = lock_folder(at->path());
+    std::error_code ignored;
+    if (lock.get() >= 0 && fs::remove_all(at->path(), ignored) > 0 && !ignored) {
+      removed.push_back(at->path());
+    }
+  }
+  return removed;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unfinished outputs, <target>.partial.<process>, of processes that could not remove them.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "checkpoint/file_descriptor.hpp"
+
+namespace fewbit {
+
+// The temporary folder of this process for a target.
+std::filesystem::path partial_folder(const std::filesystem::path& target);
+
+// Marks a folder as in use for as long as the descriptor lives; -1 where the file system can't.
+FileDescriptor lock_folder(const std::filesystem::path& folder);
+
+// Removes the unfinished outputs of `target` that nobody works on any more, and returns their
+// names: the process is gone, and no other machine or container holds the lock. Others stay.
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& target);
+
+}  // namespace fewbit
