@@ -8,21 +8,20 @@
 
 #include "core/aligned_buffer.hpp"
 #include "layout/awq_words.hpp"
-#include "layout/b12x_packed.hpp"
 #include "layout/column_major.hpp"
-#include "layout/cpu_f4_lane16.hpp"
+#include "layout/cpu_f4_lane16_pack.hpp"
 #include "layout/cpu_int4_blocks.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/f4_transposed.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
-#include "layout/marlin_8bit.hpp"
-#include "layout/marlin_act8_4bit.hpp"
-#include "layout/marlin_act8_8bit.hpp"
+#include "layout/marlin_repack.hpp"
 #include "layout/pack_b12x.hpp"
 #include "layout/row_major.hpp"
-#include "layout/scale_grid.hpp"
 #include "layout/swizzle_128x4.hpp"
+#include "layout/trtllm_blocks.hpp"
+#include "layout/trtllm_rows.hpp"
+#include "layout/w4a16_scales.hpp"
 
 namespace fewbit::bench {
 namespace {
@@ -50,6 +49,12 @@ Result<SharedBuffers> make_buffers() {
   std::memset(buffers->out.data(), 0, bytes);
   return buffers;
 }
+
+template <Layout FromLayout, Layout ToLayout>
+struct Pair {
+  using From = FromLayout;
+  using To = ToLayout;
+};
 
 template <Layout From, Layout To>
 RepackCase layouts(std::string name, const SharedBuffers& buffers, Dims dims, Dims block,
@@ -83,44 +88,135 @@ RepackCase b12x(const SharedBuffers& buffers, IsaLevel isa) {
           }};
 }
 
+// words of the codes -> Marlin tiles by marlin_repack, an expert a task.
+RepackCase marlin(std::string name, const SharedBuffers& buffers, MarlinCodes kind,
+                  bool act_order) {
+  const std::int64_t bytes = marlin_tile_bytes(codes, kind.bits);
+  auto order = std::make_shared<std::vector<std::int32_t>>();
+  if (act_order) {
+    for (std::int64_t k = 0; k < codes.k; ++k) {
+      order->push_back(static_cast<std::int32_t>(k * 1001 % codes.k));  // odd: a permutation
+    }
+  }
+  return {.name = std::move(name),
+          .read_bytes = experts * bytes,
+          .written_bytes = experts * bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const std::size_t size = static_cast<std::size_t>(bytes);
+              const std::size_t at = static_cast<std::size_t>(expert) * size;
+              marlin_repack(kind, {.from = codes, .to = codes, .parts_n = 1, .order = *order},
+                            buffers->source.span().subspan(at, size),
+                            buffers->out.span().subspan(at, size));
+            });
+            return {};
+          }};
+}
+
+// As the engines' grids are made: the largest scale is found, then all are encoded and permuted.
+RepackCase scale_grid(std::string name, const SharedBuffers& buffers, BlockScaleStorage storage) {
+  const W4a16ScaleJob job{.source = W4a16Source::modelopt_nvfp4,
+                          .storage = storage,
+                          .activation_dtype = DType::bf16,
+                          .experts = experts,
+                          .k = codes.k,
+                          .grid = {.n = codes.n, .k = codes.k / 16},
+                          .rows = {.rows = codes.n, .shift = codes.n / 2},
+                          .columns = 0};
+  const std::int64_t bytes = experts * job.grid.n * job.grid.k;
+  return {.name = std::move(name),
+          .read_bytes = bytes,
+          .written_bytes = bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto size = static_cast<std::size_t>(bytes);
+            FEWBIT_TRY(prepare_block_scales(job, buffers->source.span().first(size),
+                                            buffers->out.span().first(size), executor));
+            return {};
+          }};
+}
+
+// Rows in TRT-LLM's order, as they are and in blocks of 256 columns.
+RepackCase trtllm(std::string name, const SharedBuffers& buffers, IsaLevel isa, Dims block) {
+  const TrtllmRows rows{.rows = codes.n, .gating = Gating::gated, .block = TrtllmBlock::rows_32};
+  ElementMap map{
+      .bits = 4,
+      .table = nullptr,
+      .source = [rows](std::int64_t p,
+                       std::int64_t k) { return RowMajor<4>::place(codes, rows.source(p), k); },
+      .out = place_of<RowMajor<4>>(codes),
+      .ranges = {{.first = {}, .count = codes, .block = block}}};
+  if (block.k == 256) {
+    map.out = [](std::int64_t p, std::int64_t k) {
+      return TrtllmBlocks<Gating::gated>::block_place(codes.n, p, k);
+    };
+  }
+  const std::int64_t bytes = codes.n * codes.k / 2;
+  return {.name = std::move(name),
+          .read_bytes = experts * bytes,
+          .written_bytes = experts * bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            move_elements(ElementMover(map, isa),
+                          {.experts = experts, .source_bytes = bytes, .out_bytes = bytes},
+                          buffers->source.span(), buffers->out.span(), executor);
+            return {};
+          }};
+}
+
+// Whole experts, codes and scales, as a model's are packed when it is opened.
+RepackCase lane16(const SharedBuffers& buffers) {
+  const std::int64_t code_bytes = codes.n * codes.k / 2;
+  const std::int64_t scale_bytes = codes.n * codes.k / 16;
+  return {.name = "cpu_f4_lane16",
+          .read_bytes = experts * (code_bytes + scale_bytes),
+          .written_bytes = experts * (code_bytes + scale_bytes),
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto* in = reinterpret_cast<const std::uint8_t*>(buffers->source.data());
+            auto* out = reinterpret_cast<std::uint8_t*>(buffers->out.data());
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const std::int64_t at = expert * (code_bytes + scale_bytes);
+              pack_cpu_f4_lane16({.codes = in + at, .scales = in + at + code_bytes, .dims = codes},
+                                 out + at, out + at + code_bytes);
+            });
+            return {};
+          }};
+}
+
 }  // namespace
 
 Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
   FEWBIT_TRY(const SharedBuffers b, make_buffers());
   constexpr Dims grid16{.n = codes.n, .k = codes.k / 16};
-  std::vector<RepackCase> cases;
-  cases.push_back(b12x(b, isa));
-  cases.push_back(layouts<RowMajor<4>, B12xPacked>("b12x_packed", b, codes, {64, 128}, isa));
-  cases.push_back(
-      layouts<GptqWords<4>, B12xPacked>("marlin 4-bit, gptq", b, codes, {64, 128}, isa));
-  cases.push_back(layouts<AwqWords<4>, B12xPacked>("marlin 4-bit, awq", b, codes, {128, 64}, isa));
-  cases.push_back(
-      layouts<GptqWords<4>, MarlinAct8Of4Bit>("marlin 4-bit act8, gptq", b, codes, {64, 128}, isa));
-  cases.push_back(
-      layouts<AwqWords<4>, MarlinAct8Of4Bit>("marlin 4-bit act8, awq", b, codes, {128, 64}, isa));
-  cases.push_back(layouts<RowMajor<8>, GroupedByteScales>("scale grid, plain source", b, grid16,
-                                                          {64, 64}, isa));
-  cases.push_back(layouts<Swizzle128x4<8>, GroupedByteScales>("scale grid, swizzled source", b,
-                                                              grid16, {128, 32}, isa));
-  cases.push_back(
-      layouts<RowMajor<8>, Swizzle128x4<8>>("swizzle 128x4", b, grid16, {128, 32}, isa));
-  cases.push_back(
-      layouts<GptqWords<4>, CpuInt4Blocks<128>>("cpu int4 blocks, gptq", b, codes, {64, 128}, isa));
-  cases.push_back(
-      layouts<AwqWords<4>, CpuInt4Blocks<128>>("cpu int4 blocks, awq", b, codes, {128, 64}, isa));
-  cases.push_back(layouts<RowMajor<4>, CpuF4Lane16>("cpu_f4_lane16", b, codes, {16, 512}, isa));
-  cases.push_back(
-      layouts<RowMajor<8>, CpuF4Lane16Scales>("cpu_f4_lane16 scales", b, grid16, {16, 256}, isa));
-  cases.push_back(
-      layouts<RowMajor<4>, F4Transposed<16>>("fp4 transposed", b, codes, {64, 128}, isa));
-  cases.push_back(layouts<GptqWords<4>, RowMajor<4>>("xpu int4", b, codes, {64, 128}, isa));
-  cases.push_back(
-      layouts<RowMajor<8>, ColumnMajor<8>>("fp8 column-major", b, codes, {64, 64}, isa));
-  cases.push_back(layouts<GptqWords<8>, Marlin8Bit>("marlin 8-bit, gptq", b, codes, {64, 64}, isa));
-  cases.push_back(layouts<AwqWords<8>, Marlin8Bit>("marlin 8-bit, awq", b, codes, {64, 64}, isa));
-  cases.push_back(
-      layouts<GptqWords<8>, MarlinAct8Of8Bit>("marlin 8-bit act8, gptq", b, codes, {64, 64}, isa));
-  return cases;
+  constexpr MarlinActivation bits16 = MarlinActivation::bits16;
+  constexpr MarlinActivation int8 = MarlinActivation::int8;
+  constexpr WordSource gptq = WordSource::gptq;
+  constexpr WordSource awq = WordSource::awq;
+  const auto add = [&](auto layout_pair, const char* name, Dims dims, Dims block) {
+    using Pair = decltype(layout_pair);
+    return layouts<typename Pair::From, typename Pair::To>(name, b, dims, block, isa);
+  };
+  return std::vector<RepackCase>{
+      b12x(b, isa),
+      marlin("marlin 4-bit, gptq", b, {gptq, 4, bits16}, false),
+      marlin("marlin 4-bit, gptq, act-order", b, {gptq, 4, bits16}, true),
+      marlin("marlin 4-bit, awq", b, {awq, 4, bits16}, false),
+      marlin("marlin 4-bit act8, gptq", b, {gptq, 4, int8}, false),
+      marlin("marlin 4-bit act8, awq", b, {awq, 4, int8}, false),
+      scale_grid("nvfp4 scale grid, plain", b, BlockScaleStorage::plain),
+      scale_grid("nvfp4 scale grid, swizzled", b, BlockScaleStorage::swizzled_128x4),
+      add(Pair<RowMajor<8>, Swizzle128x4<8>>{}, "swizzle 128x4", grid16, {128, 32}),
+      trtllm("trtllm fp4 rows", b, isa, {16, 512}),
+      trtllm("trtllm mxint4 blocks", b, isa, {32, 256}),
+      add(Pair<GptqWords<4>, CpuInt4Blocks<128>>{}, "cpu int4 blocks, gptq", codes, {64, 128}),
+      add(Pair<AwqWords<4>, CpuInt4Blocks<128>>{}, "cpu int4 blocks, awq", codes, {128, 64}),
+      lane16(b),
+      add(Pair<RowMajor<4>, F4Transposed<16>>{}, "fp4 transposed", codes, {64, 128}),
+      add(Pair<GptqWords<4>, RowMajor<4>>{}, "xpu int4", codes, {64, 128}),
+      add(Pair<RowMajor<8>, ColumnMajor<8>>{}, "fp8 column-major", codes, {64, 64}),
+      marlin("marlin 8-bit, gptq", b, {gptq, 8, bits16}, false),
+      marlin("marlin 8-bit, awq", b, {awq, 8, bits16}, false),
+      marlin("marlin 8-bit act8, gptq", b, {gptq, 8, int8}, false),
+      marlin("marlin 8-bit act8, awq", b, {awq, 8, int8}, false),
+  };
 }
 
 }  // namespace fewbit::bench

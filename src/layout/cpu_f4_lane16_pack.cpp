@@ -1,38 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/cpu_f4_lane16_pack.hpp"
 
-#include <algorithm>
 #include <cstring>
+
+#include "layout/element_mover.hpp"
+#include "layout/map_layouts.hpp"
+#include "layout/row_major.hpp"
 
 namespace fewbit {
 namespace {
 
-constexpr std::int64_t block_rows = CpuF4Lane16::block_rows;
+// The last block of 16 rows, where it is not full.
+template <Layout L>
+void clear_last_block(Dims d, std::uint8_t* out) {
+  if (d.n % L::block_rows == 0) return;
+  const Dims whole{.n = d.n / L::block_rows * L::block_rows, .k = d.k};
+  const std::int64_t first = whole.n == 0 ? 0 : L::bytes(whole);
+  std::memset(out + first, 0, static_cast<std::size_t>(L::bytes(d) - first));
+}
 
-// Transposes the elements of T of up to 16 rows, `stride` bytes apart: out[i][row].
-template <class T>
-void transpose(const std::uint8_t* in, std::int64_t stride, std::int64_t rows, std::int64_t count,
-               std::uint8_t* out) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    T lanes[block_rows] = {};
-    for (std::int64_t r = 0; r < rows; ++r)
-      std::memcpy(&lanes[r], in + r * stride + i * std::int64_t{sizeof(T)}, sizeof(T));
-    std::memcpy(out + i * std::int64_t{sizeof(lanes)}, lanes, sizeof(lanes));
-  }
+template <Layout From, Layout To>
+void pack_rows(Dims dims, Dims block, const std::uint8_t* in, std::uint8_t* out) {
+  clear_last_block<To>(dims, out);
+  ElementMover(map_layouts<From, To>(dims, block), packing_isa())
+      .run_all(reinterpret_cast<const std::byte*>(in), reinterpret_cast<std::byte*>(out));
 }
 
 }  // namespace
 
 void pack_cpu_f4_lane16(const F4Rows& rows, std::uint8_t* codes, std::uint8_t* scales) {
-  const auto [n, k] = rows.dims;
-  // The 4 bytes of 8 codes of a row are the word of the layout, whatever the byte order.
-  for (std::int64_t first = 0; first < n; first += block_rows) {
-    const std::int64_t count = std::min(block_rows, n - first);
-    transpose<std::uint32_t>(rows.codes + first * k / 2, k / 2, count, k / 8,
-                             codes + first * k / 2);
-    transpose<std::uint8_t>(rows.scales + first * k / 16, k / 16, count, k / 16,
-                            scales + first * k / 16);
-  }
+  const Dims grid{.n = rows.dims.n, .k = rows.dims.k / CpuF4Lane16::group};
+  pack_rows<RowMajor<4>, CpuF4Lane16>(rows.dims, {.n = 16, .k = 512}, rows.codes, codes);
+  pack_rows<RowMajor<8>, CpuF4Lane16Scales>(grid, {.n = 16, .k = 256}, rows.scales, scales);
 }
 
 }  // namespace fewbit

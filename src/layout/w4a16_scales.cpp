@@ -5,11 +5,14 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
 #include "core/checked.hpp"
 #include "core/float_convert.hpp"
+#include "layout/element_mover.hpp"
+#include "layout/map_layouts.hpp"
 #include "layout/parallel_ranges.hpp"
 #include "layout/row_major.hpp"
 #include "layout/scale_grid.hpp"
@@ -33,24 +36,51 @@ std::int64_t source_place(const W4a16ScaleJob& job, std::int64_t row, std::int64
              : Swizzle128x4<8>::place(job.grid, row, group).byte;
 }
 
+// Four counts side by side: neighbours are often equal, and an increment waits for the one before.
+void count_row(const std::byte* scales, std::int64_t count, std::array<Histogram, 4>& counts) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      ++counts[lane][std::to_integer<std::size_t>(scales[i + static_cast<std::int64_t>(lane)])];
+    }
+  }
+  for (; i < count; ++i) ++counts[0][std::to_integer<std::size_t>(scales[i])];
+}
+
+// Of the rows of all experts from `begin` to `end`.
+Histogram count_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t begin,
+                     std::int64_t end) {
+  std::array<Histogram, 4> counts{};
+  // Of one run of groups that lie together: all of a plain row, four of a swizzled one.
+  const std::int64_t run = job.storage == BlockScaleStorage::plain ? job.grid.k : 4;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
+    for (std::int64_t group = 0; group < job.grid.k; group += run) {
+      count_row(expert + source_place(job, row % job.grid.n, group),
+                std::min(run, job.grid.k - group), counts);
+    }
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    for (std::size_t lane = 1; lane < 4; ++lane) counts[0][byte] += counts[lane][byte];
+  }
+  return counts[0];
+}
+
 // How often each byte occurs, padding left out.
 Histogram count_bytes(const W4a16ScaleJob& job, std::span<const std::byte> block_scales,
                       Executor& executor) {
-  std::vector<Histogram> of_expert(static_cast<std::size_t>(job.experts));
-  parallel_ranges(executor, job.experts, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t expert = begin; expert < end; ++expert) {
-      Histogram& counts = of_expert[static_cast<std::size_t>(expert)];
-      const std::byte* const scales = block_scales.data() + expert * source_bytes(job);
-      for (std::int64_t row = 0; row < job.grid.n; ++row) {
-        for (std::int64_t group = 0; group < job.grid.k; ++group) {
-          const std::byte scale = scales[source_place(job, row, group)];
-          ++counts[std::to_integer<std::size_t>(scale)];
-        }
-      }
+  constexpr std::int64_t part_rows = 512;
+  const std::int64_t rows = job.experts * job.grid.n;
+  const std::int64_t parts = ceil_div(rows, part_rows);
+  std::vector<Histogram> of_part(static_cast<std::size_t>(parts));
+  parallel_ranges(executor, parts, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      of_part[static_cast<std::size_t>(part)] = count_rows(
+          job, block_scales.data(), part * part_rows, std::min((part + 1) * part_rows, rows));
     }
   });
   Histogram sum{};
-  for (const Histogram& counts : of_expert) {
+  for (const Histogram& counts : of_part) {
     for (std::size_t byte = 0; byte < sum.size(); ++byte) sum[byte] += counts[byte];
   }
   return sum;
@@ -116,9 +146,46 @@ ScaleOrder order_of(const W4a16ScaleJob& job) {
   return scale_order(job.k, w4a16_group_size(job.source));
 }
 
+// Blocks of 64 columns that are all there, and swizzled rows that stay in their tiles.
+bool moves_by_blocks(const W4a16ScaleJob& job) {
+  return job.out_columns() == job.grid.n && job.grid.n % 64 == 0;
+}
+
+template <Layout From, ScaleOrder order>
+ElementMap map_grid(const W4a16ScaleJob& job, Dims block) {
+  return map_rotated<From, ByteScaleGrid<order>>(job.rows, job.grid, block);
+}
+
+ElementMap map_scales(const W4a16ScaleJob& job) {
+  const bool grouped = order_of(job) == ScaleOrder::grouped;
+  if (job.storage == BlockScaleStorage::plain) {
+    constexpr Dims block{.n = 64, .k = 64};
+    return grouped ? map_grid<RowMajor<8>, ScaleOrder::grouped>(job, block)
+                   : map_grid<RowMajor<8>, ScaleOrder::single>(job, block);
+  }
+  // Rotated rows stay together within their tiles as far as this power of two divides the shifts.
+  const std::int64_t shifts = job.rows.shift | job.grid.n | 128;
+  const Dims block{.n = shifts & -shifts, .k = 32};
+  return grouped ? map_grid<Swizzle128x4<8>, ScaleOrder::grouped>(job, block)
+                 : map_grid<Swizzle128x4<8>, ScaleOrder::single>(job, block);
+}
+
 // That many experts, one after another at `from` and at out.
 void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
+  const ExpertBytes share{.experts = experts,
+                          .source_bytes = source_bytes(job),
+                          .out_bytes = job.out_columns() * job.grid.k};
+  if (moves_by_blocks(job)) {
+    ElementMap map = map_scales(job);
+    map.table = reinterpret_cast<const std::uint8_t*>(table.data());
+    const auto all = [experts](auto* bytes, std::int64_t one) {
+      return std::span(bytes, static_cast<std::size_t>(experts * one));
+    };
+    move_elements(ElementMover(std::move(map), packing_isa()), share, all(from, share.source_bytes),
+                  all(out, share.out_bytes), executor);
+    return;
+  }
   const bool grouped = order_of(job) == ScaleOrder::grouped;
   const auto permute =
       grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
@@ -126,8 +193,8 @@ void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int6
   parallel_ranges(executor, experts * blocks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t expert = i / blocks;
-      permute(job, i % blocks, table, from + expert * source_bytes(job),
-              out + expert * job.out_columns() * job.grid.k);
+      permute(job, i % blocks, table, from + expert * share.source_bytes,
+              out + expert * share.out_bytes);
     }
   });
 }
