@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,11 +35,26 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// By the clock, and by the processors' time of all threads, which others on the machine disturb
+// less.
+struct Times {
+  double clock = 0;
+  double cpu = 0;
+};
+
 template <class Fn>
-double seconds_of(const Fn& fn) {
+Times times_of(const Fn& fn) {
   const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_seconds();
   fn();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> clock = std::chrono::steady_clock::now() - start;
+  return {.clock = clock.count(), .cpu = cpu_seconds() - cpu_start};
 }
 
 // One memcpy a thread, which streams past the caches where the C library finds that faster.
@@ -51,17 +68,17 @@ class Copy {
     std::memset(copy.to_.data(), 0, bytes);
     return copy;
   }
-  double bytes_per_second(Executor& executor) {
+  Times run(Executor& executor) {
     const int threads = std::max(executor.threads(), 1);
     const std::size_t part = bytes / static_cast<std::size_t>(threads);
-    const double seconds = seconds_of([&] {
+    return times_of([&] {
       parallel_for(executor, threads, [&](int i) {
         const std::size_t at = static_cast<std::size_t>(i) * part;
         std::memcpy(to_.data() + at, from_.data() + at, part);
       });
     });
-    return 2.0 * static_cast<double>(bytes) / seconds;
   }
+  static constexpr double moved_bytes = 2.0 * (1 << 26);
 
  private:
   static constexpr std::size_t bytes = std::size_t{1} << 26;
@@ -72,17 +89,22 @@ class Copy {
 Result<void> measure(const RepackCase& one, int rounds, Copy& copy, Executor& executor) {
   std::vector<double> rates;
   std::vector<double> ratios;
+  std::vector<double> cpu_ratios;
+  const auto bytes = static_cast<double>(one.read_bytes + one.written_bytes);
+  const double share = bytes / Copy::moved_bytes;
   FEWBIT_TRY(one.run(executor));
   for (int round = 0; round < rounds; ++round) {
-    const double before = copy.bytes_per_second(executor);
+    const Times before = copy.run(executor);
     Result<void> ran;
-    const double seconds = seconds_of([&] { ran = one.run(executor); });
+    const Times times = times_of([&] { ran = one.run(executor); });
     FEWBIT_TRY(std::move(ran));
-    const double after = copy.bytes_per_second(executor);
-    rates.push_back(static_cast<double>(one.read_bytes + one.written_bytes) / seconds);
-    ratios.push_back(rates.back() / ((before + after) / 2));
+    const Times after = copy.run(executor);
+    rates.push_back(bytes / times.clock);
+    ratios.push_back(share * (before.clock + after.clock) / 2 / times.clock);
+    cpu_ratios.push_back(share * (before.cpu + after.cpu) / 2 / times.cpu);
   }
-  fmt::print("{:<32} {:>8.2f} {:>8.2f}\n", one.name, median(rates) / 1e9, median(ratios));
+  fmt::print("{:<32} {:>8.2f} {:>8.2f} {:>8.2f}\n", one.name, median(rates) / 1e9, median(ratios),
+             median(cpu_ratios));
   std::fflush(stdout);
   return {};
 }
@@ -93,11 +115,11 @@ Result<void> run(const Options& options) {
   FEWBIT_TRY(Copy copy, Copy::make());
   std::vector<double> rates;
   for (int round = 0; round < options.rounds; ++round) {
-    rates.push_back(copy.bytes_per_second(*executor));
+    rates.push_back(Copy::moved_bytes / copy.run(*executor).clock);
   }
   fmt::print("{} threads, {}, copy {:.2f} GB/s read and written\n", executor->threads(),
              isa_name(options.isa), median(rates) / 1e9);
-  fmt::print("{:<32} {:>8} {:>8}\n", "repacking", "GB/s", "of copy");
+  fmt::print("{:<32} {:>8} {:>8} {:>8}\n", "repacking", "GB/s", "of copy", "of CPU");
   for (const RepackCase& one : cases) {
     if (one.name.find(options.word) == std::string::npos) continue;
     FEWBIT_TRY(measure(one, options.rounds, copy, *executor));

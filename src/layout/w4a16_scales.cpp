@@ -37,11 +37,14 @@ std::int64_t source_place(const W4a16ScaleJob& job, std::int64_t row, std::int64
 }
 
 // Four counts side by side: neighbours are often equal, and an increment waits for the one before.
-void count_row(const std::byte* scales, std::int64_t count, std::array<Histogram, 4>& counts) {
+void count_run(const std::byte* scales, std::int64_t count, std::array<Histogram, 4>& counts) {
   std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
+  for (; i + 8 <= count; i += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, scales + i, sizeof eight);
     for (std::size_t lane = 0; lane < 4; ++lane) {
-      ++counts[lane][std::to_integer<std::size_t>(scales[i + static_cast<std::int64_t>(lane)])];
+      ++counts[lane][eight >> (16 * lane) & 0xffU];
+      ++counts[lane][eight >> (16 * lane + 8) & 0xffU];
     }
   }
   for (; i < count; ++i) ++counts[0][std::to_integer<std::size_t>(scales[i])];
@@ -51,13 +54,16 @@ void count_row(const std::byte* scales, std::int64_t count, std::array<Histogram
 Histogram count_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t begin,
                      std::int64_t end) {
   std::array<Histogram, 4> counts{};
-  // Of one run of groups that lie together: all of a plain row, four of a swizzled one.
-  const std::int64_t run = job.storage == BlockScaleStorage::plain ? job.grid.k : 4;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
-    for (std::int64_t group = 0; group < job.grid.k; group += run) {
-      count_row(expert + source_place(job, row % job.grid.n, group),
-                std::min(run, job.grid.k - group), counts);
+  const bool whole = source_bytes(job) == job.grid.n * job.grid.k;
+  if (whole) {  // no padding: any part of them is as good as these rows
+    count_run(scales + begin * job.grid.k, (end - begin) * job.grid.k, counts);
+  } else {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
+      for (std::int64_t group = 0; group < job.grid.k; group += 4) {  // lie together in both
+        count_run(expert + source_place(job, row % job.grid.n, group),
+                  std::min<std::int64_t>(4, job.grid.k - group), counts);
+      }
     }
   }
   for (std::size_t byte = 0; byte < 256; ++byte) {
