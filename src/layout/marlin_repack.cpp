@@ -72,12 +72,12 @@ void move_in_order(const PaddedMatrix& matrix, std::span<const std::byte> in,
   map.source = [from](std::int64_t n, std::int64_t k) {
     return From::place(from, n % ordered_columns, k);
   };
-  std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(from)));
+  OrderedStrip strip;
   const OrderedWords job{.bits = From::bits, .dims = matrix.from, .order = matrix.order};
   const ElementMover mover(std::move(map), packing_isa());
   for (std::int64_t task = 0; task < mover.tasks(); ++task) {
-    order_words(job, matrix.source(mover.first_n(task), 0).n, in, words);
-    mover.run(task, words.data(), out.data());
+    order_words(job, matrix.source(mover.first_n(task), 0).n, in, strip);
+    mover.run(task, std::as_bytes(std::span(strip.ordered)).data(), out.data());
   }
 }
 

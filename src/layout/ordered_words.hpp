@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "layout/place.hpp"
 
@@ -18,9 +19,15 @@ struct OrderedWords {
   std::span<const std::int32_t> order;  // row k comes from stored row order[k]
 };
 
-// words of the stored columns from first_n on, up to ordered_columns of them -> GptqWords of
-// [ordered_columns, k]. Columns past the last one are not written.
+// One thread's memory for order_words.
+struct OrderedStrip {
+  std::vector<std::uint32_t> stored;   // the columns as they are, close together
+  std::vector<std::uint32_t> ordered;  // GptqWords of [ordered_columns, k]
+};
+
+// words of the stored columns from first_n on, up to ordered_columns of them, in their order. What
+// is past the last column means nothing.
 void order_words(const OrderedWords& job, std::int64_t first_n, std::span<const std::byte> words,
-                 std::span<std::byte> out);
+                 OrderedStrip& strip);
 
 }  // namespace fewbit

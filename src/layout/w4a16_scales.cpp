@@ -11,6 +11,7 @@
 #include "core/aligned_buffer.hpp"
 #include "core/checked.hpp"
 #include "core/float_convert.hpp"
+#include "layout/byte_survey.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/parallel_ranges.hpp"
@@ -22,7 +23,6 @@
 namespace fewbit {
 namespace {
 
-using Histogram = std::array<std::int64_t, 256>;
 using ByteTable = std::array<std::byte, 256>;
 
 std::int64_t source_bytes(const W4a16ScaleJob& job) {
@@ -36,92 +36,110 @@ std::int64_t source_place(const W4a16ScaleJob& job, std::int64_t row, std::int64
              : Swizzle128x4<8>::place(job.grid, row, group).byte;
 }
 
-// Four counts side by side: neighbours are often equal, and an increment waits for the one before.
-void count_run(const std::byte* scales, std::int64_t count, std::array<Histogram, 4>& counts) {
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    std::uint64_t eight = 0;
-    std::memcpy(&eight, scales + i, sizeof eight);
-    for (std::size_t lane = 0; lane < 4; ++lane) {
-      ++counts[lane][eight >> (16 * lane) & 0xffU];
-      ++counts[lane][eight >> (16 * lane + 8) & 0xffU];
-    }
+// Calls visit(bytes) for the scales of the rows of all experts from `begin` to `end`, padding left
+// out.
+template <class Visit>
+void visit_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t begin,
+                std::int64_t end, const Visit& visit) {
+  if (source_bytes(job) == job.grid.n * job.grid.k) {
+    // Without padding any part of them is as good as these rows.
+    visit(std::span(scales + begin * job.grid.k,
+                    static_cast<std::size_t>((end - begin) * job.grid.k)));
+    return;
   }
-  for (; i < count; ++i) ++counts[0][std::to_integer<std::size_t>(scales[i])];
+  std::vector<std::byte> row_bytes(static_cast<std::size_t>(job.grid.k));
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
+    for (std::int64_t group = 0; group < job.grid.k; ++group) {
+      row_bytes[static_cast<std::size_t>(group)] =
+          expert[source_place(job, row % job.grid.n, group)];
+    }
+    visit(std::span<const std::byte>(row_bytes));
+  }
 }
 
-// Of the rows of all experts from `begin` to `end`.
-Histogram count_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t begin,
-                     std::int64_t end) {
-  std::array<Histogram, 4> counts{};
-  const bool whole = source_bytes(job) == job.grid.n * job.grid.k;
-  if (whole) {  // no padding: any part of them is as good as these rows
-    count_run(scales + begin * job.grid.k, (end - begin) * job.grid.k, counts);
-  } else {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
-      for (std::int64_t group = 0; group < job.grid.k; group += 4) {  // lie together in both
-        count_run(expert + source_place(job, row % job.grid.n, group),
-                  std::min<std::int64_t>(4, job.grid.k - group), counts);
+// All scales of a job, to be asked for several ranges of bytes at once.
+class Survey {
+ public:
+  Survey(const W4a16ScaleJob& job, std::span<const std::byte> scales, Executor& executor)
+      : job_(job), scales_(scales), executor_(executor) {}
+
+  // How many scales lie in each range, and the largest byte in the first one.
+  struct Found {
+    std::vector<std::int64_t> counts;
+    std::uint8_t largest = 0;
+  };
+  Found ask(std::span<const ByteRange> ranges) const {
+    // Of a part that the first cache holds for all ranges.
+    const std::int64_t part_rows = std::max<std::int64_t>((1 << 14) / job_.grid.k, 1);
+    const std::int64_t rows = job_.experts * job_.grid.n;
+    std::vector<Found> of_part(static_cast<std::size_t>(ceil_div(rows, part_rows)));
+    parallel_ranges(executor_, std::ssize(of_part), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part) {
+        const std::int64_t last = std::min((part + 1) * part_rows, rows);
+        of_part[static_cast<std::size_t>(part)] = ask_rows(ranges, part * part_rows, last);
       }
-    }
+    });
+    Found all{.counts = std::vector<std::int64_t>(ranges.size()), .largest = 0};
+    for (const Found& part : of_part) add(part, all);
+    return all;
   }
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    for (std::size_t lane = 1; lane < 4; ++lane) counts[0][byte] += counts[lane][byte];
-  }
-  return counts[0];
-}
 
-// How often each byte occurs, padding left out.
-Histogram count_bytes(const W4a16ScaleJob& job, std::span<const std::byte> block_scales,
-                      Executor& executor) {
-  constexpr std::int64_t part_rows = 512;
-  const std::int64_t rows = job.experts * job.grid.n;
-  const std::int64_t parts = ceil_div(rows, part_rows);
-  std::vector<Histogram> of_part(static_cast<std::size_t>(parts));
-  parallel_ranges(executor, parts, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      of_part[static_cast<std::size_t>(part)] = count_rows(
-          job, block_scales.data(), part * part_rows, std::min((part + 1) * part_rows, rows));
-    }
-  });
-  Histogram sum{};
-  for (const Histogram& counts : of_part) {
-    for (std::size_t byte = 0; byte < sum.size(); ++byte) sum[byte] += counts[byte];
+ private:
+  static void add(const Found& part, Found& sum) {
+    for (std::size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += part.counts[i];
+    sum.largest = std::max(sum.largest, part.largest);
   }
-  return sum;
-}
+  Found ask_rows(std::span<const ByteRange> ranges, std::int64_t begin, std::int64_t end) const {
+    Found sum{.counts = std::vector<std::int64_t>(ranges.size()), .largest = 0};
+    visit_rows(job_, scales_.data(), begin, end, [&](std::span<const std::byte> bytes) {
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        sum.counts[i] += count_between(bytes, ranges[i]);
+      }
+      sum.largest = std::max(sum.largest, largest_between(bytes, ranges.front()));
+    });
+    return sum;
+  }
 
-ByteTable encode_nvfp4(const Histogram& counts, DType activation_dtype, W4a16ScaleReport& report) {
-  float max_scale = 0.0F;
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const float scale = f8_e4m3_to_f32(static_cast<std::uint8_t>(byte));
-    if (counts[byte] > 0 && scale > max_scale) max_scale = scale;
-  }
-  report.factor = nvfp4_scale_factor(max_scale, activation_dtype);
+  const W4a16ScaleJob& job_;
+  std::span<const std::byte> scales_;
+  Executor& executor_;
+};
+
+// Positive e4m3 scales rise with their bytes.
+constexpr ByteRange positive_f8{.first = 0x01, .last = 0x7e};
+constexpr ByteRange negative_f8{.first = 0x81, .last = 0xfe};
+
+ByteTable encode_nvfp4(const Survey& survey, DType activation_dtype, W4a16ScaleReport& report) {
+  constexpr ByteRange ranges[] = {positive_f8, negative_f8, {0x7f, 0x7f}, {0xff, 0xff}};
+  const Survey::Found found = survey.ask(ranges);
+  report.negative_scales = found.counts[1];
+  report.nan_scales = found.counts[2] + found.counts[3];
+  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(found.largest), activation_dtype);
   ByteTable table{};
+  ByteRange flushed{.first = positive_f8.first, .last = 0};
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    const float scale = f8_e4m3_to_f32(static_cast<std::uint8_t>(byte));
-    const std::uint8_t encoded = nvfp4_scale_byte(scale, report.factor);
+    const std::uint8_t encoded =
+        nvfp4_scale_byte(f8_e4m3_to_f32(static_cast<std::uint8_t>(byte)), report.factor);
     table[byte] = std::byte{encoded};
-    if (std::isnan(scale)) report.nan_scales += counts[byte];
-    if (scale < 0.0F) report.negative_scales += counts[byte];
-    if (scale > 0.0F && encoded == 0) report.flushed_scales += counts[byte];
+    if (encoded == 0 && byte <= positive_f8.last) flushed.last = static_cast<std::uint8_t>(byte);
   }
+  if (flushed.last >= flushed.first) report.flushed_scales = survey.ask({&flushed, 1}).counts[0];
   return table;
 }
 
-ByteTable encode_e8m0(const Histogram& counts, W4a16ScaleReport& report) {
+ByteTable encode_e8m0(const Survey& survey, W4a16ScaleReport& report) {
   ByteTable table{};
+  ByteRange clamped{.first = 255, .last = 254};
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::uint8_t encoded = e8m0_scale_byte(static_cast<std::uint8_t>(byte));
     table[byte] = std::byte{encoded};
-    if (byte == 255) {
-      report.nan_scales += counts[byte];
-    } else if (encoded != byte) {
-      report.clamped_scales += counts[byte];
-    }
+    if (encoded != byte) clamped.first = std::min(clamped.first, static_cast<std::uint8_t>(byte));
   }
+  const ByteRange ranges[] = {clamped, {255, 255}};
+  const Survey::Found found = survey.ask(ranges);
+  report.clamped_scales = found.counts[0];
+  report.nan_scales = found.counts[1];
   return table;
 }
 
@@ -237,10 +255,10 @@ Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
                                ? cut_columns<ScaleOrder::grouped>(job)
                                : cut_columns<ScaleOrder::single>(job);
   report.cut_scales = job.experts * job.grid.k * cut;
-  const Histogram counts = count_bytes(job, block_scales, executor);
+  const Survey survey(job, block_scales, executor);
   const ByteTable table = job.source == W4a16Source::fp4_e8m0_k32
-                              ? encode_e8m0(counts, report)
-                              : encode_nvfp4(counts, job.activation_dtype, report);
+                              ? encode_e8m0(survey, report)
+                              : encode_nvfp4(survey, job.activation_dtype, report);
   if (out.data() == block_scales.data()) {
     FEWBIT_TRY(permute_in_place(job, table, out, executor));
   } else {
