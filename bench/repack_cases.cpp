@@ -33,6 +33,7 @@ constexpr Dims codes{.n = 3072, .k = 4096};
 struct Buffers {
   AlignedBuffer source;
   AlignedBuffer out;
+  AlignedBuffer scales;  // e4m3, as checkpoints have them: 1/64 to 448
 };
 using SharedBuffers = std::shared_ptr<Buffers>;
 
@@ -45,6 +46,11 @@ Result<SharedBuffers> make_buffers() {
   for (std::byte& byte : buffers->source.span()) {
     state = state * 1664525U + 1013904223U;
     byte = static_cast<std::byte>(state >> 24U);
+  }
+  FEWBIT_TRY(buffers->scales, AlignedBuffer::allocate(experts * codes.n * codes.k / 16));
+  for (std::byte& byte : buffers->scales.span()) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<std::byte>(8 + (state >> 24U) % 119);
   }
   std::memset(buffers->out.data(), 0, bytes);
   return buffers;
@@ -129,7 +135,7 @@ RepackCase scale_grid(std::string name, const SharedBuffers& buffers, BlockScale
           .written_bytes = bytes,
           .run = [=](Executor& executor) -> Result<void> {
             const auto size = static_cast<std::size_t>(bytes);
-            FEWBIT_TRY(prepare_block_scales(job, buffers->source.span().first(size),
+            FEWBIT_TRY(prepare_block_scales(job, buffers->scales.span().first(size),
                                             buffers->out.span().first(size), executor));
             return {};
           }};
@@ -140,7 +146,6 @@ RepackCase trtllm(std::string name, const SharedBuffers& buffers, IsaLevel isa, 
   const TrtllmRows rows{.rows = codes.n, .gating = Gating::gated, .block = TrtllmBlock::rows_32};
   ElementMap map{
       .bits = 4,
-      .table = nullptr,
       .source = [rows](std::int64_t p,
                        std::int64_t k) { return RowMajor<4>::place(codes, rows.source(p), k); },
       .out = place_of<RowMajor<4>>(codes),

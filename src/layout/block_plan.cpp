@@ -138,7 +138,9 @@ BlockMoves BlockPlan::moves() const {
           .chunk_bytes = chunk_bytes,
           .buffer_bytes = buffer_bytes,
           .nibbles = nullptr,
-          .bytes = nullptr};
+          .bytes = nullptr,
+          .first_byte = 0,
+          .last_byte = 255};
 }
 
 std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,

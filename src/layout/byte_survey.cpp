@@ -46,6 +46,27 @@ std::int64_t count_between(std::span<const std::byte> bytes, ByteRange range) {
   return count;
 }
 
+ByteRange extent_of(std::span<const std::byte> bytes) {
+  Lanes smallest = ~Lanes{};
+  Lanes largest{};
+  std::size_t at = 0;
+  for (; at + lanes <= bytes.size(); at += lanes) {
+    const Lanes x = load(bytes.data() + at);
+    smallest = x < smallest ? x : smallest;
+    largest = x > largest ? x : largest;
+  }
+  ByteRange extent{.first = 255, .last = 0};
+  const auto include = [&extent](std::uint8_t low, std::uint8_t high) {
+    extent = {.first = std::min(extent.first, low), .last = std::max(extent.last, high)};
+  };
+  for (std::size_t lane = 0; lane < lanes; ++lane) include(smallest[lane], largest[lane]);
+  for (; at < bytes.size(); ++at) {
+    const auto byte = std::to_integer<std::uint8_t>(bytes[at]);
+    include(byte, byte);
+  }
+  return extent;
+}
+
 std::uint8_t largest_between(std::span<const std::byte> bytes, ByteRange range) {
   Lanes largest{};
   std::size_t at = 0;

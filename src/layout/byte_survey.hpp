@@ -16,6 +16,9 @@ struct ByteRange {
 // How many bytes lie in the range.
 std::int64_t count_between(std::span<const std::byte> bytes, ByteRange range);
 
+// The range that all bytes lie in; 255 to 0 of none.
+ByteRange extent_of(std::span<const std::byte> bytes);
+
 // The largest byte of the range; 0 where none lies in it.
 std::uint8_t largest_between(std::span<const std::byte> bytes, ByteRange range);
 

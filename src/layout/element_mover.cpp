@@ -13,7 +13,9 @@ namespace {
 
 // Strips of one task share bytes at most among themselves: no layout packs columns into a byte that
 // are 64 or more apart.
-constexpr std::int64_t task_columns = 64;
+// And neighbouring strips of a task are done together, so that lines of 64 bytes along n add up.
+constexpr std::int64_t task_columns = 256;
+constexpr std::int64_t walk_blocks = 4;  // along k, before the next strip's turn
 
 struct Segment {
   std::int64_t first = 0;
@@ -154,28 +156,43 @@ void ElementMover::move_one_by_one(const Run& run, std::int64_t first_n, const s
   }
 }
 
-void ElementMover::run_strip(const Strip& strip, const std::byte* source, std::byte* out) const {
-  const Row& row = rows_[strip.row];
-  const std::int64_t from = map_.source(strip.first_n, row.first_k).byte;
-  const std::int64_t to = map_.out(strip.first_n, row.first_k).byte;
-  for (const Run& run : row.runs) {
+void ElementMover::run_blocks(const Strip& strip, const Run& run, std::int64_t first,
+                              const std::byte* source, std::byte* out) const {
+  const std::int64_t row_k = rows_[strip.row].first_k;
+  BlockMoves moves = run.plan->moves();
+  (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
+  moves.first_byte = map_.present.first;
+  moves.last_byte = map_.present.last;
+  const std::byte* const from = source + map_.source(strip.first_n, row_k).byte;
+  std::byte* const to = out + map_.out(strip.first_n, row_k).byte;
+  mover_.move(moves, {.blocks = run.blocks.data() + first,
+                      .count = std::min(walk_blocks, std::ssize(run.blocks) - first),
+                      .source = as_u8(from),
+                      .out = reinterpret_cast<std::uint8_t*>(to)});
+}
+
+// Strips of one row, side by side.
+void ElementMover::run_strips(std::span<const Strip> strips, const std::byte* source,
+                              std::byte* out) const {
+  for (const Run& run : rows_[strips.front().row].runs) {
     if (!run.plan) {
-      move_one_by_one(run, strip.first_n, source, out);
+      for (const Strip& strip : strips) move_one_by_one(run, strip.first_n, source, out);
       continue;
     }
-    BlockMoves moves = run.plan->moves();
-    (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
-    mover_.move(moves, {.blocks = run.blocks.data(),
-                        .count = std::ssize(run.blocks),
-                        .source = as_u8(source) + from,
-                        .out = reinterpret_cast<std::uint8_t*>(out) + to});
+    for (std::int64_t first = 0; first < std::ssize(run.blocks); first += walk_blocks) {
+      for (const Strip& strip : strips) run_blocks(strip, run, first, source, out);
+    }
   }
 }
 
 void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* out) const {
-  const Task& strips = tasks_[static_cast<std::size_t>(task)];
-  for (std::size_t i = 0; i < strips.strips; ++i) {
-    run_strip(strips_[strips.first_strip + i], source, out);
+  const Task& mine = tasks_[static_cast<std::size_t>(task)];
+  auto strips = std::span(strips_).subspan(mine.first_strip, mine.strips);
+  while (!strips.empty()) {
+    std::size_t alike = 1;
+    while (alike < strips.size() && strips[alike].row == strips.front().row) ++alike;
+    run_strips(strips.first(alike), source, out);
+    strips = strips.subspan(alike);
   }
 }
 

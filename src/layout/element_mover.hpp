@@ -14,6 +14,7 @@
 #include "fewbit/executor.hpp"
 #include "fewbit/selection.hpp"
 #include "layout/block_plan.hpp"
+#include "layout/byte_survey.hpp"
 #include "layout/place.hpp"
 
 namespace fewbit {
@@ -32,6 +33,7 @@ struct ElementMap {
   int bits = 0;  // of an element: 1, 2, 4, 8, 16 or 32
   // What becomes of the elements on their way: 2^bits entries, for 4 and 8 bits; null: nothing.
   const std::uint8_t* table = nullptr;
+  ByteRange present{.first = 0, .last = 255};  // 8 bits: the elements that there are
   std::function<Place(std::int64_t n, std::int64_t k)> source;
   std::function<Place(std::int64_t n, std::int64_t k)> out;
   std::vector<ElementRange> ranges;
@@ -78,7 +80,9 @@ class ElementMover {
   void add_range(const ElementRange& range);
   Row make_row(const ElementRange& range, Element first, std::int64_t height) const;
   Run make_run(Element first, Dims block, std::int64_t count, std::int64_t range_k) const;
-  void run_strip(const Strip& strip, const std::byte* source, std::byte* out) const;
+  void run_strips(std::span<const Strip> strips, const std::byte* source, std::byte* out) const;
+  void run_blocks(const Strip& strip, const Run& run, std::int64_t first, const std::byte* source,
+                  std::byte* out) const;
   void move_one_by_one(const Run& run, std::int64_t first_n, const std::byte* source,
                        std::byte* out) const;
 

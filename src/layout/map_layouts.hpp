@@ -19,7 +19,6 @@ template <Layout From, Layout To>
 ElementMap map_layouts(Dims dims, Dims block) {
   static_assert(From::bits == To::bits);
   return {.bits = To::bits,
-          .table = nullptr,
           .source = place_of<From>(dims),
           .out = place_of<To>(dims),
           .ranges = {{.first = {}, .count = dims, .block = block}}};
@@ -42,11 +41,7 @@ ElementMap map_rotated(RowRotation rows, Dims dims, Dims block) {
 template <Layout From, Layout To>
 ElementMap map_padded(const PaddedMatrix& matrix, Dims block) {
   static_assert(From::bits == To::bits);
-  ElementMap map{.bits = To::bits,
-                 .table = nullptr,
-                 .source = {},
-                 .out = place_of<To>(matrix.to),
-                 .ranges = {}};
+  ElementMap map{.bits = To::bits, .source = {}, .out = place_of<To>(matrix.to), .ranges = {}};
   const std::int64_t part = matrix.to.n / matrix.parts_n;
   const std::int64_t stored = matrix.from.n / matrix.parts_n;
   map.source = [from = matrix.from, part, stored](std::int64_t n, std::int64_t k) {

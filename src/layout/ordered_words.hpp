@@ -11,7 +11,7 @@
 
 namespace fewbit {
 
-inline constexpr std::int64_t ordered_columns = 64;
+inline constexpr std::int64_t ordered_columns = 256;  // of a mover's task
 
 struct OrderedWords {
   int bits = 4;                         // or 8

@@ -42,6 +42,8 @@ struct BlockMoves {
   std::int64_t buffer_bytes;    // a power of two, at least 8
   const std::uint8_t* nibbles;  // of 16: what becomes of each half of a byte, first; or null
   const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null
+  std::uint8_t first_byte;      // of those that there are
+  std::uint8_t last_byte;
 };
 
 // Many blocks of one plan: from the source's first byte, to the result's.

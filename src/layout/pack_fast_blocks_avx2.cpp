@@ -231,13 +231,13 @@ inline __m256i change_nibbles(__m256i table, __m256i x) {
   return _mm256_or_si256(low, _mm256_slli_epi16(_mm256_shuffle_epi8(table, high), 4));
 }
 
-// One look-up for each value of the high half of a byte.
-inline __m256i change_bytes(const __m256i* table, __m256i x) {
+// One look-up for each value that the high halves of bytes have, first to last.
+inline __m256i change_bytes(const __m256i* table, int first, int last, __m256i x) {
   const __m256i half = _mm256_set1_epi8(15);
   const __m256i low = _mm256_and_si256(x, half);
   const __m256i high = _mm256_and_si256(_mm256_srli_epi16(x, 4), half);
   __m256i result = _mm256_setzero_si256();
-  for (int i = 0; i < 16; ++i) {
+  for (int i = first; i <= last; ++i) {
     const __m256i mine = _mm256_cmpeq_epi8(high, _mm256_set1_epi8(static_cast<char>(i)));
     result = _mm256_or_si256(result, _mm256_and_si256(mine, _mm256_shuffle_epi8(table[i], low)));
   }
@@ -254,7 +254,9 @@ void change(const BlockMoves& moves, std::uint8_t* buffer) {
   if (moves.bytes != nullptr) {
     __m256i table[16];
     for (int i = 0; i < 16; ++i) table[i] = load_table(moves.bytes + 16 * i);
-    for (std::int64_t i = 0; i < count; ++i) registers[i] = change_bytes(table, registers[i]);
+    for (std::int64_t i = 0; i < count; ++i) {
+      registers[i] = change_bytes(table, moves.first_byte / 16, moves.last_byte / 16, registers[i]);
+    }
   }
 }
 

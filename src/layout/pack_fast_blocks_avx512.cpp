@@ -231,13 +231,13 @@ inline __m512i change_nibbles(__m512i table, __m512i x) {
   return _mm512_or_si512(low, _mm512_slli_epi16(_mm512_shuffle_epi8(table, high), 4));
 }
 
-// One look-up for each value of the high half of a byte.
-inline __m512i change_bytes(const __m512i* table, __m512i x) {
+// One look-up for each value that the high halves of bytes have, first to last.
+inline __m512i change_bytes(const __m512i* table, int first, int last, __m512i x) {
   const __m512i half = _mm512_set1_epi8(15);
   const __m512i low = _mm512_and_si512(x, half);
   const __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), half);
   __m512i result = _mm512_setzero_si512();
-  for (int i = 0; i < 16; ++i) {
+  for (int i = first; i <= last; ++i) {
     const __mmask64 mine = _mm512_cmpeq_epi8_mask(high, _mm512_set1_epi8(static_cast<char>(i)));
     result = _mm512_mask_shuffle_epi8(result, mine, table[i], low);
   }
@@ -254,7 +254,9 @@ void change(const BlockMoves& moves, std::uint8_t* buffer) {
   if (moves.bytes != nullptr) {
     __m512i table[16];
     for (int i = 0; i < 16; ++i) table[i] = load_table(moves.bytes + 16 * i);
-    for (std::int64_t i = 0; i < count; ++i) registers[i] = change_bytes(table, registers[i]);
+    for (std::int64_t i = 0; i < count; ++i) {
+      registers[i] = change_bytes(table, moves.first_byte / 16, moves.last_byte / 16, registers[i]);
+    }
   }
 }
 

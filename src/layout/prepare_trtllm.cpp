@@ -43,7 +43,6 @@ Result<void> check_multiples(const Part& part, std::int64_t n, std::int64_t k) {
 ElementMap map_rows(const Part& part, int bits, std::int64_t columns,
                     std::function<Place(std::int64_t n, std::int64_t k)> out) {
   return {.bits = bits,
-          .table = nullptr,
           .source = [rows = part.rows, stored = part.stored, columns, bits](
                         std::int64_t p, std::int64_t k) -> Place {
             const std::int64_t bit = (stored.source(rows.source(p)) * columns + k) * bits;

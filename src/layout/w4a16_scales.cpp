@@ -58,47 +58,47 @@ void visit_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t 
   }
 }
 
-// All scales of a job, to be asked for several ranges of bytes at once.
+// All scales of a job, to be asked what they hold: each question reads them once.
 class Survey {
  public:
   Survey(const W4a16ScaleJob& job, std::span<const std::byte> scales, Executor& executor)
       : job_(job), scales_(scales), executor_(executor) {}
 
-  // How many scales lie in each range, and the largest byte in the first one.
-  struct Found {
-    std::vector<std::int64_t> counts;
-    std::uint8_t largest = 0;
-  };
-  Found ask(std::span<const ByteRange> ranges) const {
-    // Of a part that the first cache holds for all ranges.
-    const std::int64_t part_rows = std::max<std::int64_t>((1 << 14) / job_.grid.k, 1);
-    const std::int64_t rows = job_.experts * job_.grid.n;
-    std::vector<Found> of_part(static_cast<std::size_t>(ceil_div(rows, part_rows)));
-    parallel_ranges(executor_, std::ssize(of_part), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = begin; part < end; ++part) {
-        const std::int64_t last = std::min((part + 1) * part_rows, rows);
-        of_part[static_cast<std::size_t>(part)] = ask_rows(ranges, part * part_rows, last);
-      }
+  ByteRange extent() const {
+    return ask(ByteRange{.first = 255, .last = 0}, extent_of, [](ByteRange a, ByteRange b) {
+      return ByteRange{.first = std::min(a.first, b.first), .last = std::max(a.last, b.last)};
     });
-    Found all{.counts = std::vector<std::int64_t>(ranges.size()), .largest = 0};
-    for (const Found& part : of_part) add(part, all);
-    return all;
+  }
+  std::int64_t count(ByteRange range) const {
+    return ask(
+        std::int64_t{0},
+        [range](std::span<const std::byte> bytes) { return count_between(bytes, range); },
+        [](std::int64_t a, std::int64_t b) { return a + b; });
+  }
+  std::uint8_t largest(ByteRange range) const {
+    return ask(
+        std::uint8_t{0},
+        [range](std::span<const std::byte> bytes) { return largest_between(bytes, range); },
+        [](std::uint8_t a, std::uint8_t b) { return std::max(a, b); });
   }
 
  private:
-  static void add(const Found& part, Found& sum) {
-    for (std::size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += part.counts[i];
-    sum.largest = std::max(sum.largest, part.largest);
-  }
-  Found ask_rows(std::span<const ByteRange> ranges, std::int64_t begin, std::int64_t end) const {
-    Found sum{.counts = std::vector<std::int64_t>(ranges.size()), .largest = 0};
-    visit_rows(job_, scales_.data(), begin, end, [&](std::span<const std::byte> bytes) {
-      for (std::size_t i = 0; i < ranges.size(); ++i) {
-        sum.counts[i] += count_between(bytes, ranges[i]);
+  template <class Answer, class Question, class Join>
+  Answer ask(Answer none, const Question& question, const Join& join) const {
+    constexpr std::int64_t part_bytes = 1 << 16;
+    const std::int64_t part_rows = std::max<std::int64_t>(part_bytes / job_.grid.k, 1);
+    const std::int64_t rows = job_.experts * job_.grid.n;
+    std::vector<Answer> of_part(static_cast<std::size_t>(ceil_div(rows, part_rows)), none);
+    parallel_ranges(executor_, std::ssize(of_part), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part) {
+        Answer& answer = of_part[static_cast<std::size_t>(part)];
+        visit_rows(
+            job_, scales_.data(), part * part_rows, std::min((part + 1) * part_rows, rows),
+            [&](std::span<const std::byte> bytes) { answer = join(answer, question(bytes)); });
       }
-      sum.largest = std::max(sum.largest, largest_between(bytes, ranges.front()));
     });
-    return sum;
+    for (const Answer& answer : of_part) none = join(none, answer);
+    return none;
   }
 
   const W4a16ScaleJob& job_;
@@ -110,37 +110,48 @@ class Survey {
 constexpr ByteRange positive_f8{.first = 0x01, .last = 0x7e};
 constexpr ByteRange negative_f8{.first = 0x81, .last = 0xfe};
 
-ByteTable encode_nvfp4(const Survey& survey, DType activation_dtype, W4a16ScaleReport& report) {
-  constexpr ByteRange ranges[] = {positive_f8, negative_f8, {0x7f, 0x7f}, {0xff, 0xff}};
-  const Survey::Found found = survey.ask(ranges);
-  report.negative_scales = found.counts[1];
-  report.nan_scales = found.counts[2] + found.counts[3];
-  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(found.largest), activation_dtype);
+// What becomes of each byte, and which bytes there are.
+struct Encoding {
   ByteTable table{};
+  ByteRange extent;
+};
+
+Encoding encode_nvfp4(const Survey& survey, DType activation_dtype, W4a16ScaleReport& report) {
+  Encoding encoding{.table = {}, .extent = survey.extent()};
+  std::uint8_t largest = encoding.extent.last;
+  if (largest > positive_f8.last) {
+    largest = survey.largest(positive_f8);
+    report.negative_scales = survey.count(negative_f8);
+    report.nan_scales = survey.count({0x7f, 0x7f}) + survey.count({0xff, 0xff});
+  }
+  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(largest), activation_dtype);
   ByteRange flushed{.first = positive_f8.first, .last = 0};
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::uint8_t encoded =
         nvfp4_scale_byte(f8_e4m3_to_f32(static_cast<std::uint8_t>(byte)), report.factor);
-    table[byte] = std::byte{encoded};
+    encoding.table[byte] = std::byte{encoded};
     if (encoded == 0 && byte <= positive_f8.last) flushed.last = static_cast<std::uint8_t>(byte);
   }
-  if (flushed.last >= flushed.first) report.flushed_scales = survey.ask({&flushed, 1}).counts[0];
-  return table;
+  if (flushed.last >= encoding.extent.first && flushed.last != 0) {
+    report.flushed_scales = survey.count(flushed);
+  }
+  return encoding;
 }
 
-ByteTable encode_e8m0(const Survey& survey, W4a16ScaleReport& report) {
-  ByteTable table{};
-  ByteRange clamped{.first = 255, .last = 254};
+Encoding encode_e8m0(const Survey& survey, W4a16ScaleReport& report) {
+  constexpr std::uint8_t nan = 255;
+  Encoding encoding{.table = {}, .extent = survey.extent()};
+  ByteRange clamped{.first = nan, .last = nan - 1};
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::uint8_t encoded = e8m0_scale_byte(static_cast<std::uint8_t>(byte));
-    table[byte] = std::byte{encoded};
+    encoding.table[byte] = std::byte{encoded};
     if (encoded != byte) clamped.first = std::min(clamped.first, static_cast<std::uint8_t>(byte));
   }
-  const ByteRange ranges[] = {clamped, {255, 255}};
-  const Survey::Found found = survey.ask(ranges);
-  report.clamped_scales = found.counts[0];
-  report.nan_scales = found.counts[1];
-  return table;
+  if (encoding.extent.last >= clamped.first) {
+    report.clamped_scales = survey.count(clamped);
+    report.nan_scales = survey.count({nan, nan});
+  }
+  return encoding;
 }
 
 // At most 64 columns of one expert, which both orders keep within themselves.
@@ -195,14 +206,15 @@ ElementMap map_scales(const W4a16ScaleJob& job) {
 }
 
 // That many experts, one after another at `from` and at out.
-void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int64_t experts,
+void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
   const ExpertBytes share{.experts = experts,
                           .source_bytes = source_bytes(job),
                           .out_bytes = job.out_columns() * job.grid.k};
   if (moves_by_blocks(job)) {
     ElementMap map = map_scales(job);
-    map.table = reinterpret_cast<const std::uint8_t*>(table.data());
+    map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
+    map.present = encoding.extent;
     const auto all = [experts](auto* bytes, std::int64_t one) {
       return std::span(bytes, static_cast<std::size_t>(experts * one));
     };
@@ -217,7 +229,7 @@ void permute_experts(const W4a16ScaleJob& job, const ByteTable& table, std::int6
   parallel_ranges(executor, experts * blocks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t expert = i / blocks;
-      permute(job, i % blocks, table, from + expert * share.source_bytes,
+      permute(job, i % blocks, encoding.table, from + expert * share.source_bytes,
               out + expert * share.out_bytes);
     }
   });
@@ -233,13 +245,13 @@ std::int64_t cut_columns(const W4a16ScaleJob& job) {
   return cut;
 }
 
-Result<void> permute_in_place(const W4a16ScaleJob& job, const ByteTable& table,
+Result<void> permute_in_place(const W4a16ScaleJob& job, const Encoding& encoding,
                               std::span<std::byte> scales, Executor& executor) {
   const auto bytes = static_cast<std::size_t>(source_bytes(job));
   FEWBIT_TRY(AlignedBuffer copy, AlignedBuffer::allocate(bytes));
   for (std::size_t first = 0; first < scales.size(); first += bytes) {
     std::memcpy(copy.data(), scales.data() + first, bytes);
-    permute_experts(job, table, 1, copy.data(), scales.data() + first, executor);
+    permute_experts(job, encoding, 1, copy.data(), scales.data() + first, executor);
   }
   return {};
 }
@@ -256,13 +268,13 @@ Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
                                : cut_columns<ScaleOrder::single>(job);
   report.cut_scales = job.experts * job.grid.k * cut;
   const Survey survey(job, block_scales, executor);
-  const ByteTable table = job.source == W4a16Source::fp4_e8m0_k32
-                              ? encode_e8m0(survey, report)
-                              : encode_nvfp4(survey, job.activation_dtype, report);
+  const Encoding encoding = job.source == W4a16Source::fp4_e8m0_k32
+                                ? encode_e8m0(survey, report)
+                                : encode_nvfp4(survey, job.activation_dtype, report);
   if (out.data() == block_scales.data()) {
-    FEWBIT_TRY(permute_in_place(job, table, out, executor));
+    FEWBIT_TRY(permute_in_place(job, encoding, out, executor));
   } else {
-    permute_experts(job, table, job.experts, block_scales.data(), out.data(), executor);
+    permute_experts(job, encoding, job.experts, block_scales.data(), out.data(), executor);
   }
   return report;
 }
