@@ -194,6 +194,7 @@ void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* ou
     run_strips(strips.first(alike), source, out);
     strips = strips.subspan(alike);
   }
+  mover_.fence();
 }
 
 std::int64_t ElementMover::first_n(std::int64_t task) const {

@@ -62,9 +62,16 @@ MoveBlocksFn move_blocks_generic;
 MoveBlocksFn move_blocks_avx2;    // needs AVX2
 MoveBlocksFn move_blocks_avx512;  // needs AVX-512 F, BW, VL
 
+// Streamed lines are in memory before anyone is told of them: after the last block.
+using FenceBlocksFn = void();
+FenceBlocksFn fence_blocks_generic;
+FenceBlocksFn fence_blocks_avx2;
+FenceBlocksFn fence_blocks_avx512;
+
 // The variant of an ISA level of this machine.
 struct BlockMover {
   MoveBlocksFn* move;
+  FenceBlocksFn* fence;
   int register_log2;  // of its bits: address bits below are inside a register
 };
 BlockMover block_mover(IsaLevel level);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/prepare_nf3.hpp"
 
-#include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -88,20 +86,41 @@ float scale_at(const Part& part, std::int64_t index) {
   return scale;
 }
 
-// Checks one expert's codes and gives them as bytes.
-Result<std::vector<std::uint8_t>> codes_of(const Part& part, std::int64_t expert) {
-  std::vector<std::uint8_t> codes(part.elements());
-  const std::int64_t first = expert * part.dims.n * part.dims.k;
+// The codes as bytes; whether all are 0 to 7.
+template <class T>
+bool narrow(std::span<const std::byte> stored, std::vector<std::uint8_t>& codes) {
+  T seen = 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
-    const std::int64_t index = first + static_cast<std::int64_t>(i);
+    T code{};
+    std::memcpy(&code, stored.data() + i * sizeof code, sizeof code);
+    seen = static_cast<T>(seen | code);
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
+  return (seen & ~T{7}) == 0;
+}
+
+bool narrow_codes(DType dtype, std::span<const std::byte> stored,
+                  std::vector<std::uint8_t>& codes) {
+  if (dtype == DType::i32) return narrow<std::int32_t>(stored, codes);
+  if (dtype == DType::i64) return narrow<std::int64_t>(stored, codes);
+  return narrow<std::uint8_t>(stored, codes);  // i8 too: a negative one has its high bit
+}
+
+// Checks one expert's codes and gives them as bytes.
+Result<void> codes_of(const Part& part, std::int64_t expert, std::vector<std::uint8_t>& codes) {
+  codes.resize(part.elements());
+  const std::int64_t first = expert * part.dims.n * part.dims.k;
+  const std::size_t bytes = part.matrix.codes.bytes.size() / static_cast<std::size_t>(part.experts);
+  const auto stored =
+      part.matrix.codes.bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
+  if (narrow_codes(part.matrix.codes.dtype, stored, codes)) return {};
+  for (std::int64_t index = first;; ++index) {
     const std::int64_t code = code_at(part.matrix.codes, index);
     if (code < 0 || code > 7) {
       return bad(part.name + " codes",
                  grid_text(part, index) + " is " + std::to_string(code) + ", expected 0 to 7");
     }
-    codes[i] = static_cast<std::uint8_t>(code);
   }
-  return codes;
 }
 
 Result<void> check_scales(const Part& part) {
@@ -144,9 +163,10 @@ Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding
   const auto pack_expert_scales = scale_order(part.dims.k, group) == ScaleOrder::grouped
                                       ? pack_scales<ScaleOrder::grouped>
                                       : pack_scales<ScaleOrder::single>;
+  std::vector<std::uint8_t> codes;
   for (std::int64_t expert = 0; expert < part.experts; ++expert) {
     const auto e = static_cast<std::size_t>(expert);
-    FEWBIT_TRY(const std::vector<std::uint8_t> codes, codes_of(part, expert));
+    FEWBIT_TRY(codes_of(part, expert, codes));
     pack_nf3(part.dims, part.matrix.tile_n, codes,
              words.bytes.subspan(e * words_bytes, words_bytes));
     pack_expert_scales(part, expert, rounding, scales.bytes.subspan(e * scales_bytes, scales_bytes),
@@ -160,31 +180,6 @@ Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding
 }
 
 }  // namespace
-
-void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
-              std::span<std::byte> words) {
-  assert(Nf3Packed::accepts(dims, tile_n) && std::ssize(words) == Nf3Packed::bytes(dims));
-  std::ranges::fill(words, std::byte{0});
-  for (std::int64_t n = 0; n < dims.n; ++n) {
-    for (std::int64_t k = 0; k < dims.k; ++k) {
-      const unsigned code = codes[static_cast<std::size_t>(n * dims.k + k)];
-      write_bits<2>(words, Nf3Packed::low_place(dims, tile_n, n, k), code & 3U);
-      write_bits<1>(words, Nf3Packed::high_place(dims, tile_n, n, k), code >> 2);
-    }
-  }
-}
-
-void unpack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::byte> words,
-                std::span<std::uint8_t> codes) {
-  assert(Nf3Packed::accepts(dims, tile_n) && std::ssize(words) == Nf3Packed::bytes(dims));
-  for (std::int64_t n = 0; n < dims.n; ++n) {
-    for (std::int64_t k = 0; k < dims.k; ++k) {
-      const std::uint64_t low = read_bits<2>(words, Nf3Packed::low_place(dims, tile_n, n, k));
-      const std::uint64_t high = read_bits<1>(words, Nf3Packed::high_place(dims, tile_n, n, k));
-      codes[static_cast<std::size_t>(n * dims.k + k)] = static_cast<std::uint8_t>(high << 2 | low);
-    }
-  }
-}
 
 Result<Nf3Result> prepare_nf3(const Nf3Input& input) {
   if (input.activation_dtype != DType::bf16) {
