@@ -81,6 +81,7 @@ void add_eval(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
+void add_prepare(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 
 }  // namespace fewbit::cli

@@ -34,6 +34,7 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_explain(app, exit_code);
   add_quantize(app, exit_code);
   add_convert(app, exit_code);
+  add_prepare(app, exit_code);
   add_eval(app, exit_code);
   add_generate(app, exit_code);
   add_bench(app, exit_code);

@@ -29,12 +29,14 @@ MAY_INCLUDE = {
     "select": SELECT,
     "moe_layer.cpp": SELECT,
     "linear_layer.cpp": SELECT,
-    "model": SELECT | {"model"},
+    "prepared": SELECT | {"prepared"},
+    "model": SELECT | {"prepared", "model"},
 }
 # system header prefix -> places that may include it
 LIBRARIES = {
     "nlohmann/": {"src/checkpoint/json.cpp"},
     "pcre2": {"src/scheme/pcre2_handles"},
+    "xxhash": {"src/prepared/content_hash.cpp"},
     "CLI/": {"cli/"},
     "benchmark/": {"bench/"},
     "gtest/": {"tests/"},

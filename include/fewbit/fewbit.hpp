@@ -7,6 +7,7 @@
 #include "fewbit/linear.hpp"      // IWYU pragma: export
 #include "fewbit/model.hpp"       // IWYU pragma: export
 #include "fewbit/moe.hpp"         // IWYU pragma: export
+#include "fewbit/prepare.hpp"     // IWYU pragma: export
 #include "fewbit/quantize.hpp"    // IWYU pragma: export
 #include "fewbit/quantized.hpp"   // IWYU pragma: export
 #include "fewbit/result.hpp"      // IWYU pragma: export

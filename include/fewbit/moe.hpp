@@ -55,6 +55,8 @@ class MoeLayer {
   static Result<MoeLayer> prepare(const Selection& selection, const MoeProblem& problem,
                                   const MoeWeights& weights, const DeviceInfo& device,
                                   Executor& executor);
+  // A layer that a backend has opened from prepared weights.
+  MoeLayer(MoeProblem problem, std::unique_ptr<PreparedMoe> prepared);
   MoeLayer(MoeLayer&&) noexcept;
   MoeLayer& operator=(MoeLayer&&) noexcept;
   ~MoeLayer();
@@ -68,7 +70,6 @@ class MoeLayer {
   PreparedInfo info() const;
 
  private:
-  MoeLayer(MoeProblem problem, std::unique_ptr<PreparedMoe> prepared);
   MoeProblem problem_;
   std::unique_ptr<PreparedMoe> prepared_;
 };

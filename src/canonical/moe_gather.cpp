@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "canonical/layer_experts.hpp"
 #include "canonical/storage.hpp"
 
 namespace fewbit {
 namespace {
 
-// The modules of one expert; fused ones are shared by all.
-struct ExpertModules {
-  const Module* gate = nullptr;
-  const Module* up = nullptr;
-  const Module* down = nullptr;
-  const Module* gate_up = nullptr;
-};
+using ExpertModules = LayerExperts::Modules;
 
 struct LayerModules {
   std::vector<ExpertModules> experts;  // by expert id
@@ -199,25 +194,40 @@ void drop_zero_biases(MoeWeights& weights) {
 
 }  // namespace
 
-Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified,
-                              int layer) {
+Result<LayerExperts> LayerExperts::find(const Identified& identified, int layer) {
   FEWBIT_TRY(LayerModules modules, find_modules(identified, layer));
   if (modules.name.empty()) {
     return Error{ErrorCode::not_found, "no routed experts", fmt::format("layer {}", layer)};
   }
-  MoeWeights out;
+  LayerExperts out;
   if (modules.experts.empty()) {
     FEWBIT_TRY(const std::int64_t count, fused_count(modules.fused, layer));
-    for (std::int64_t e = 0; e < std::max<std::int64_t>(count, 1); ++e) {
-      FEWBIT_TRY(ExpertWeights expert, read_expert(checkpoint, modules.fused, count > 0 ? e : -1));
-      out.experts.push_back(std::move(expert));
-    }
-  } else {
-    FEWBIT_TRY(check_complete(modules, layer));
-    for (const ExpertModules& expert : modules.experts) {
-      FEWBIT_TRY(ExpertWeights weights, read_expert(checkpoint, expert, -1));
-      out.experts.push_back(std::move(weights));
-    }
+    out.fused_ = modules.fused;
+    out.slices_ = count > 0;
+    out.count_ = std::max<std::int64_t>(count, 1);
+    return out;
+  }
+  FEWBIT_TRY(check_complete(modules, layer));
+  out.count_ = std::ssize(modules.experts);
+  out.experts_ = std::move(modules.experts);
+  return out;
+}
+
+const LayerExperts::Modules& LayerExperts::modules(std::int64_t expert) const {
+  return experts_.empty() ? fused_ : experts_[static_cast<std::size_t>(expert)];
+}
+
+Result<ExpertWeights> LayerExperts::read(const Checkpoint& checkpoint, std::int64_t expert) const {
+  return read_expert(checkpoint, modules(expert), slices_ ? expert : -1);
+}
+
+Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified,
+                              int layer) {
+  FEWBIT_TRY(const LayerExperts experts, LayerExperts::find(identified, layer));
+  MoeWeights out;
+  for (std::int64_t e = 0; e < experts.count(); ++e) {
+    FEWBIT_TRY(ExpertWeights weights, experts.read(checkpoint, e));
+    out.experts.push_back(std::move(weights));
   }
   out.hidden_size = out.experts.front().up.k;
   out.intermediate_size = out.experts.front().up.n;

@@ -45,6 +45,13 @@ Tensor first_dim_slice(const Tensor& tensor, std::int64_t i);
 // block of rows with one scale.
 Result<QuantizedTensor> slice_rows(const QuantizedTensor& tensor, std::int64_t row,
                                    std::int64_t count);
+// Columns [column, column + count) in memory of its own. With act-order all scales stay, since any
+// column may belong to any group. Errors: unsupported when the cut is inside a group, a block or a
+// byte of codes (both numbers).
+Result<QuantizedTensor> slice_columns(const QuantizedTensor& tensor, std::int64_t column,
+                                      std::int64_t count);
+// The smallest run of columns that slice_columns can cut at.
+std::int64_t column_unit(const QuantizedTensor& tensor);
 // Every second row from `first` (0 or 1) of a matrix with an even number of rows, in memory of its
 // own. Error unsupported when several rows share a scale that others don't have.
 Result<QuantizedTensor> every_second_row(const QuantizedTensor& tensor, std::int64_t first);

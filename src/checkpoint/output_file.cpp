@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,19 @@ Result<OutputFile> OutputFile::create(std::filesystem::path path, std::uint64_t 
   return OutputFile(std::move(path), std::move(file));
 }
 
+Result<OutputFile> OutputFile::reopen(std::filesystem::path path, std::uint64_t bytes) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.get() < 0) return system_error("open", errno, path);
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) return system_error("read the size of", errno, path);
+  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != bytes) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{} bytes, expected a file of {}", status.st_size, bytes),
+                 path.string()};
+  }
+  return OutputFile(std::move(path), std::move(file));
+}
+
 Result<void> OutputFile::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
   constexpr std::size_t most_at_once = std::size_t{1} << 30;
   while (!bytes.empty()) {
@@ -49,6 +63,11 @@ Result<void> OutputFile::write(std::span<const std::byte> bytes, std::uint64_t o
 
 Result<void> OutputFile::sync() const {
   if (::fsync(file_.get()) != 0) return system_error("flush", errno, path_);
+  return {};
+}
+
+Result<void> OutputFile::sync_data() const {
+  if (::fdatasync(file_.get()) != 0) return system_error("flush", errno, path_);
   return {};
 }
 

@@ -17,10 +17,15 @@ class OutputFile {
   // Reserves the space at once where the file system can: a full disk shows before the work.
   static Result<OutputFile> create(std::filesystem::path path, std::uint64_t bytes);
 
+  // The file that create() made in an earlier run. Error corrupt: another size (both numbers).
+  static Result<OutputFile> reopen(std::filesystem::path path, std::uint64_t bytes);
+
   // Thread-safe. The caller keeps to the size.
   Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset) const;
   // Waits until the data is on the device.
   Result<void> sync() const;
+  // As sync, without the times of the file.
+  Result<void> sync_data() const;
   Result<void> close();
 
  private:

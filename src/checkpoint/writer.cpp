@@ -11,6 +11,7 @@
 #include "checkpoint/relative_name.hpp"
 #include "checkpoint/shard_plan.hpp"
 #include "checkpoint/system_error.hpp"
+#include "checkpoint/target_path.hpp"
 #include "checkpoint/tensor_files.hpp"
 #include "core/quote.hpp"
 #include "fewbit/checkpoint.hpp"
@@ -33,16 +34,8 @@ Result<void> write_whole(const fs::path& path, std::string_view content) {
   return file.close();
 }
 
-// "out/" is "out"; a bare name lies in the current folder.
-Result<fs::path> target_path(const fs::path& directory) {
-  fs::path target = directory.lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
-  const std::string name = target.filename().string();
-  if (name.empty() || name == "." || name == "..") {
-    return Error{ErrorCode::invalid_argument, "expected the name of a new folder",
-                 directory.string()};
-  }
-  if (!target.has_parent_path()) target = fs::path(".") / target;
+Result<fs::path> new_target(const fs::path& directory) {
+  FEWBIT_TRY(fs::path target, target_path(directory));
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(target, ignored))) {
     return Error{ErrorCode::invalid_argument,
@@ -112,7 +105,7 @@ CheckpointWriter::~CheckpointWriter() = default;
 Result<CheckpointWriter> CheckpointWriter::create(const fs::path& directory,
                                                   std::vector<TensorSpec> tensors,
                                                   const WriterOptions& options) {
-  FEWBIT_TRY(fs::path target, target_path(directory));
+  FEWBIT_TRY(fs::path target, new_target(directory));
   FEWBIT_TRY(ShardPlan plan, plan_shards(std::move(tensors), options));
   auto state = std::make_unique<State>(std::move(target), std::move(plan));
   FEWBIT_TRY(state->make_folder());

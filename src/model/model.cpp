@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <system_error>
 #include <utility>
 
+#include "fewbit/prepare.hpp"
 #include "model/element.hpp"
 #include "model/families/family.hpp"
 #include "model/model_state.hpp"
@@ -24,6 +27,23 @@ Result<void> check_options(const ModelOptions& options) {
                  fmt::format("max_tokens is {}, expected at least 1", options.max_tokens), ""};
   }
   return {};
+}
+
+// The experts of a prepared model; nullptr for a checkpoint.
+Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored) || !is_prepared(path)) {
+    return std::shared_ptr<const PreparedModel>();
+  }
+  FEWBIT_TRY(PreparedModel model, PreparedModel::open(path));
+  const PrepareSplit split = model.split();
+  if (split.whole()) return std::make_shared<const PreparedModel>(std::move(model));
+  return Error{ErrorCode::unsupported,
+               fmt::format("this is rank {} of {} (tensor {}, expert {}): a slice of the experts "
+                           "can't answer alone",
+                           split.rank, split.tensor_ranks * split.expert_ranks, split.tensor_ranks,
+                           split.expert_ranks),
+               path.string()};
 }
 
 Error bad_call(std::string what) { return Error{ErrorCode::invalid_argument, std::move(what), ""}; }
@@ -53,6 +73,7 @@ Executor& Model::executor() const { return *state_->executor; }
 Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions& options,
                           std::shared_ptr<Executor> executor) {
   FEWBIT_TRY(check_options(options));
+  FEWBIT_TRY(std::shared_ptr<const PreparedModel> prepared, open_prepared(path));
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(path));
   FEWBIT_TRY(ModelConfig config, read_model_config(checkpoint));
   FEWBIT_TRY(const Family* family,
@@ -68,7 +89,8 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
                        .config = config,
                        .options = bounded,
                        .device = std::move(device),
-                       .executor = executor.get()});
+                       .executor = executor.get(),
+                       .prepared = std::move(prepared)});
   FEWBIT_TRY(DecoderParts parts, family->load(reader));
   FEWBIT_TRY(reader.all_used());
   return Model(std::make_unique<State>(State{.config = std::move(config),

@@ -141,7 +141,33 @@ Result<LinearLayer> WeightReader::linear(const std::string& module, MatrixShape 
   return layer;
 }
 
+Result<MoeLayer> WeightReader::prepared_experts(int layer, const std::string& prefix) {
+  const ModelConfig& config = source_.config;
+  FEWBIT_TRY(PreparedModel::Layer opened,
+             source_.prepared->layer(layer, activation_dtype(), source_.options.max_tokens,
+                                     source_.device, {source_.options.backend}));
+  const MoeProblem& problem = opened.experts.problem();
+  if (problem.num_experts != config.num_experts || problem.hidden_size != config.hidden_size ||
+      problem.top_k != config.router.top_k || problem.activation != config.activation) {
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("prepared: {} experts, hidden_size {}, top_k {}, {}; config.json: {} "
+                             "experts, hidden_size {}, top_k {}, {}",
+                             problem.num_experts, problem.hidden_size, problem.top_k,
+                             activation_name(problem.activation.kind), config.num_experts,
+                             config.hidden_size, config.router.top_k,
+                             activation_name(config.activation.kind)),
+                 prefix};
+  }
+  const PreparedInfo info = opened.experts.info();
+  report_.owned_bytes += info.owned_bytes;
+  report_.mapped_bytes += info.mapped_bytes;
+  report_.moe_selections.push_back(std::move(opened.selection));
+  FEWBIT_TRY(prepared(info.mapped_bytes));
+  return std::move(opened.experts);
+}
+
 Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
+  if (source_.prepared) return prepared_experts(layer, prefix);
   for (const Module& module : source_.identified.modules) {
     if (module.layer == layer && module.expert != -1) {
       FEWBIT_TRY(readable_module(module.name, ""));
@@ -198,6 +224,7 @@ void WeightReader::count_mapped(const QuantizedTensor& tensor) {
 
 Result<void> WeightReader::prepared(std::uint64_t checkpoint_bytes) {
   report_.checkpoint_bytes = source_.checkpoint.total_bytes();
+  if (source_.prepared) report_.checkpoint_bytes += source_.prepared->bytes();
   prepared_bytes_ = std::min(prepared_bytes_ + checkpoint_bytes, report_.checkpoint_bytes);
   const ProgressFn& progress = source_.options.progress;
   if (progress && !progress(prepared_bytes_, report_.checkpoint_bytes)) {

@@ -14,6 +14,7 @@
 #include "fewbit/linear.hpp"
 #include "fewbit/model.hpp"
 #include "fewbit/moe.hpp"
+#include "fewbit/prepare.hpp"
 #include "fewbit/scheme.hpp"
 #include "model/rms_norm.hpp"
 
@@ -28,6 +29,7 @@ class WeightReader {
     ModelOptions options;
     DeviceInfo device;
     Executor* executor = nullptr;
+    std::shared_ptr<const PreparedModel> prepared = nullptr;  // holds the experts
   };
   explicit WeightReader(Source source) : source_(std::move(source)) {}
 
@@ -50,7 +52,8 @@ class WeightReader {
   Result<QuantizedTensor> matrix(const std::string& module, MatrixShape shape);
   Result<LinearLayer> linear(const std::string& module, MatrixShape shape, DType output_dtype);
   // The routed experts of a layer, whose modules begin with `prefix`
-  // ("model.layers.0.mlp.experts"). Once packed, their pages of the checkpoint are let go.
+  // ("model.layers.0.mlp.experts"). Once packed, their pages of the checkpoint are let go. Those of
+  // a prepared model are opened.
   Result<MoeLayer> experts(int layer, const std::string& prefix);
 
   // Once all is read. Error unsupported lists the tensors that nothing has asked for, though they
@@ -65,6 +68,7 @@ class WeightReader {
 
  private:
   Result<const Module*> readable_module(const std::string& name, const std::string& expected) const;
+  Result<MoeLayer> prepared_experts(int layer, const std::string& prefix);
   Result<void> finish_experts(int layer, const MoeLayer& experts);
 
   void mark_used(const Module& module);

@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <system_error>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/side_files.hpp"
 #include "quantize/nvfp4.hpp"
 
 namespace fewbit {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uintmax_t largest_side_file = std::uintmax_t{64} << 20;
 
 Json producer() {
   Json out;
@@ -51,32 +49,19 @@ Json hf_quant_config(const QuantizePlan& plan) {
   return out;
 }
 
-// Weights in any format, and what is written anew.
-bool is_side_file(const fs::path& path) {
-  constexpr std::array<std::string_view, 10> weights = {
-      ".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".ckpt", ".npz"};
-  const std::string name = path.filename().string();
+// Written anew, or for the old weights only.
+bool is_config(const fs::path& path) {
   // All places of a quantization config: none holds for the new weights.
   constexpr std::array<std::string_view, 4> configs = {"config.json", "hf_quant_config.json",
                                                        "quantize_config.json", "quant_config.json"};
-  if (std::find(configs.begin(), configs.end(), name) != configs.end()) return false;
-  if (name.starts_with('.')) return false;
-  if (name.ends_with(".index.json")) return false;
-  return std::find(weights.begin(), weights.end(), path.extension().string()) == weights.end();
+  return std::find(configs.begin(), configs.end(), path.filename().string()) != configs.end();
 }
 
 Result<void> copy_side_files(const Checkpoint& source, CheckpointWriter& writer) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (fs::directory_iterator it(source.directory(), error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (!it->is_regular_file(ignored) || !is_side_file(it->path())) continue;
-    if (it->file_size(ignored) <= largest_side_file) files.push_back(it->path());
+  FEWBIT_TRY(const std::vector<fs::path> files, side_files(source.directory()));
+  for (const fs::path& file : files) {
+    if (!is_config(file)) FEWBIT_TRY(writer.copy_file(file));
   }
-  if (error) return Error{ErrorCode::io, error.message(), source.directory().string()};
-  std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) FEWBIT_TRY(writer.copy_file(file));
   return {};
 }
 

@@ -77,6 +77,23 @@ Result<void> check_matrix(const std::string& where, const QuantizedTensor& tenso
       {groups(tensor.n, scale.granularity.rows), groups(tensor.k, scale.granularity.cols)});
 }
 
+}  // namespace
+
+Result<void> check_problem(const MoeProblem& problem) {
+  FEWBIT_TRY(check_size(problem.where, "hidden_size", problem.hidden_size));
+  FEWBIT_TRY(check_size(problem.where, "intermediate_size", problem.intermediate_size));
+  FEWBIT_TRY(check_size(problem.where, "num_experts", problem.num_experts));
+  FEWBIT_TRY(check_size(problem.where, "top_k", problem.top_k));
+  FEWBIT_TRY(check_size(problem.where, "max_tokens", problem.max_tokens));
+  return check_activation(problem.where, problem.activation);
+}
+
+Result<void> check_problem(const LinearProblem& problem) {
+  FEWBIT_TRY(check_size(problem.where, "n", problem.n));
+  FEWBIT_TRY(check_size(problem.where, "k", problem.k));
+  return check_size(problem.where, "max_tokens", problem.max_tokens);
+}
+
 Result<void> check_expert(const MoeProblem& problem, const std::string& where,
                           const ExpertWeights& expert) {
   const bool gated = activation_gated(problem.activation.kind);
@@ -95,23 +112,6 @@ Result<void> check_expert(const MoeProblem& problem, const std::string& where,
   return check_matrix(
       where + " down", expert.down,
       {.n = problem.hidden_size, .k = problem.intermediate_size, .scheme = problem.down});
-}
-
-}  // namespace
-
-Result<void> check_problem(const MoeProblem& problem) {
-  FEWBIT_TRY(check_size(problem.where, "hidden_size", problem.hidden_size));
-  FEWBIT_TRY(check_size(problem.where, "intermediate_size", problem.intermediate_size));
-  FEWBIT_TRY(check_size(problem.where, "num_experts", problem.num_experts));
-  FEWBIT_TRY(check_size(problem.where, "top_k", problem.top_k));
-  FEWBIT_TRY(check_size(problem.where, "max_tokens", problem.max_tokens));
-  return check_activation(problem.where, problem.activation);
-}
-
-Result<void> check_problem(const LinearProblem& problem) {
-  FEWBIT_TRY(check_size(problem.where, "n", problem.n));
-  FEWBIT_TRY(check_size(problem.where, "k", problem.k));
-  return check_size(problem.where, "max_tokens", problem.max_tokens);
 }
 
 Result<void> check_weights(const MoeProblem& problem, const MoeWeights& weights) {

@@ -17,6 +17,9 @@ Result<void> check_problem(const LinearProblem& problem);
 // Errors invalid_argument, with both numbers: number of experts, shapes, schemes, a gate missing or
 // too many, tensors of other sizes.
 Result<void> check_weights(const MoeProblem& problem, const MoeWeights& weights);
+// One expert of the layer, `where` for messages.
+Result<void> check_expert(const MoeProblem& problem, const std::string& where,
+                          const ExpertWeights& expert);
 Result<void> check_weights(const LinearProblem& problem, const QuantizedTensor& weight);
 
 }  // namespace fewbit

@@ -113,6 +113,16 @@ SplitFit fit_of(const Cut& cut) {
   return ceil_div(cut.size, cut.unit) >= cut.ranks ? SplitFit::uneven : SplitFit::none;
 }
 
+CutPart part_of(const Cut& cut, int rank) {
+  const std::int64_t units = ceil_div(cut.size, cut.unit);
+  const std::int64_t each = units / cut.ranks;
+  const std::int64_t more = units % cut.ranks;
+  const auto begin = [&](std::int64_t r) {
+    return std::min(cut.size, (r * each + std::min(r, more)) * cut.unit);
+  };
+  return {.begin = begin(rank), .end = begin(rank + 1)};
+}
+
 std::string cut_text(const Cut& cut, std::string_view unit_name) {
   const auto exact = [](std::int64_t a, std::int64_t b) {
     return fmt::format("{:g}", static_cast<double>(a) / static_cast<double>(b));

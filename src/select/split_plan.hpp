@@ -28,6 +28,13 @@ struct Cut {
   int ranks = 1;
 };
 SplitFit fit_of(const Cut& cut);
+// The part of a rank, whole units, the first ranks one more where they don't divide. Precondition:
+// fit_of(cut) is not none, 0 <= rank < ranks.
+struct CutPart {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+CutPart part_of(const Cut& cut, int rank);
 // "1536 / 8 = 192, 1.5 groups of 128; 12 whole groups can be dealt as 4 x 2 and 4 x 1".
 std::string cut_text(const Cut& cut, std::string_view unit_name);
 

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// fewbit prepare DIR -o OUT: experts as a backend's kernels read them, in files that are mapped.
+#include "fewbit/prepare.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "progress.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string path;
+  std::string output;
+  std::string device;
+  std::string activation_dtype = "bf16";
+  bool verify = false;
+  PrepareOptions prepare;
+};
+
+double gigabytes_a_second(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? static_cast<double>(bytes) * 1e-9 / seconds : 0;
+}
+
+void print_report(const Options& options, const PrepareReport& report) {
+  print_out("wrote {}\n  {} experts of {} layers for {} ({})\n", options.output, report.experts,
+            report.layers, report.backend, report.layout);
+  if (report.resumed_experts > 0) {
+    print_out("  {} of them were done by an earlier run\n", report.resumed_experts);
+  }
+  const PrepareSplit& split = options.prepare.split;
+  if (!split.whole()) {
+    print_out("  rank {} of {} (tensor {}, expert {})\n", split.rank,
+              split.tensor_ranks * split.expert_ranks, split.tensor_ranks, split.expert_ranks);
+  }
+  print_out("  {} -> {}, packed at {:.2f} GB/s, {:.1f} s with flushing\n",
+            bytes_text(report.source_bytes), bytes_text(report.output_bytes),
+            gigabytes_a_second(report.packed_source_bytes, report.packing_seconds), report.seconds);
+}
+
+Json report_json(const Options& options, const PrepareReport& report) {
+  Json out;
+  out.set("output", options.output);
+  out.set("backend", report.backend);
+  out.set("layout", report.layout);
+  out.set("layers", report.layers);
+  out.set("experts", report.experts);
+  out.set("resumed_experts", report.resumed_experts);
+  out.set("tensor_ranks", options.prepare.split.tensor_ranks);
+  out.set("expert_ranks", options.prepare.split.expert_ranks);
+  out.set("rank", options.prepare.split.rank);
+  out.set("source_bytes", report.source_bytes);
+  out.set("output_bytes", report.output_bytes);
+  out.set("packed_source_bytes", report.packed_source_bytes);
+  out.set("packing_seconds", report.packing_seconds);
+  out.set("gb_per_second", gigabytes_a_second(report.packed_source_bytes, report.packing_seconds));
+  out.set("seconds", report.seconds);
+  out.set("peak_rss_bytes", peak_rss_bytes());
+  return out;
+}
+
+Result<int> run_prepare(Options& options) {
+  FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
+  if (!options.device.empty()) {
+    FEWBIT_TRY(options.prepare.device, describe_device(options.device));
+  }
+  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
+  Json out;
+  {
+    ProgressBar bar("preparing", Unit::bytes);
+    options.prepare.progress = bar.callback();
+    FEWBIT_TRY(const PrepareReport report,
+               prepare_checkpoint(source, options.output, options.prepare, *pool));
+    if (options.json) {
+      out = report_json(options, report);
+    } else {
+      print_report(options, report);
+    }
+  }
+  if (options.verify) {
+    ProgressBar bar("verifying", Unit::bytes);
+    FEWBIT_TRY(const VerifyReport verified,
+               verify_prepared(options.output, &source, bar.callback(), *pool));
+    out.set("verified_files", verified.files);
+    out.set("verified_experts", verified.experts);
+    if (!options.json) {
+      print_out("  verified: {} files have their hashes, {} experts unpack to the source's bits\n",
+                verified.files, verified.experts);
+    }
+  }
+  if (options.json) print_json(out);
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "prepare", "Experts as a backend's kernels read them, written once, mapped ever after");
+  command->add_option("DIR", options->path, "Source checkpoint")->required()->check(not_empty);
+  command->add_option("-o,--output", options->output, "New directory")->required();
+  add_backend_option(*command, options->prepare.backend);
+  command->add_option("--device", options->device,
+                      "Machine that it is prepared for (as in explain); default: this one");
+  add_activation_dtype_option(*command, options->activation_dtype);
+  PrepareSplit& split = options->prepare.split;
+  const auto ranks = CLI::Range(1, 65536);
+  command->add_option("--tp", split.tensor_ranks, "Ranks that share each expert's features")
+      ->check(ranks);
+  command->add_option("--ep", split.expert_ranks, "Ranks that whole experts are dealt to")
+      ->check(ranks);
+  command->add_option("--rank", split.rank, "Which slice: expert rank * TP + tensor rank")
+      ->check(CLI::Range(0, 1 << 30));
+  command->add_flag("--verify", options->verify,
+                    "Then check every hash, unpack every expert and compare it with the source");
+  command->add_flag("--restart", options->prepare.restart,
+                    "Drop what an earlier run has left unfinished");
+  add_threads_option(*command, *options);
+  add_json_option(*command, *options);
+  command->footer(
+      "Works in OUT.partial; after any interruption the same command goes on where it was and "
+      "gives\nthe same bytes. eval and generate take OUT as they take DIR.\n"
+      "Examples:\n  fewbit prepare models/tiny-moe -o tiny-moe-prepared --verify\n"
+      "  fewbit prepare DIR -o OUT --tp 2 --rank 1");
+  set_body(*command, *options, exit_code, [options] { return run_prepare(*options); });
+}
+
+}  // namespace fewbit::cli

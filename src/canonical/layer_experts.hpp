@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The routed experts of a layer, one at a time: what gather_moe reads all of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fewbit/quantized.hpp"
+
+namespace fewbit {
+
+class LayerExperts {
+ public:
+  // Of one expert; fused ones are shared by all. They belong to the Identified.
+  struct Modules {
+    const Module* gate = nullptr;
+    const Module* up = nullptr;
+    const Module* down = nullptr;
+    const Module* gate_up = nullptr;
+  };
+
+  // Errors: not_found (no routed experts), inconsistent (some are missing: lists them), limit.
+  static Result<LayerExperts> find(const Identified& identified, int layer);
+
+  std::int64_t count() const { return count_; }
+  const Modules& modules(std::int64_t expert) const;
+  // Whether its modules hold the other experts too.
+  bool fused() const { return slices_; }
+  // Errors: as canonicalize.
+  Result<ExpertWeights> read(const Checkpoint& checkpoint, std::int64_t expert) const;
+
+ private:
+  std::vector<Modules> experts_;  // empty: fused
+  Modules fused_;
+  bool slices_ = false;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace fewbit

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/expert_slice.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "canonical/storage.hpp"
+#include "core/checked.hpp"
+#include "select/split_plan.hpp"
+
+namespace fewbit {
+namespace {
+
+std::int64_t row_unit(const QuantizedTensor& tensor) {
+  return tensor.scheme.scale ? std::max<std::int64_t>(tensor.scheme.scale->granularity.rows, 1) : 1;
+}
+
+Error bad(const std::string& where, std::string what) {
+  return Error{ErrorCode::invalid_argument, std::move(what), where};
+}
+
+Result<void> check_ranks(const PrepareSplit& split, const std::string& where) {
+  if (split.tensor_ranks < 1 || split.expert_ranks < 1) {
+    return bad(where,
+               fmt::format("{} tensor ranks and {} expert ranks, expected at least 1 of each",
+                           split.tensor_ranks, split.expert_ranks));
+  }
+  const std::int64_t ranks = std::int64_t{split.tensor_ranks} * split.expert_ranks;
+  if (split.rank >= 0 && split.rank < ranks) return {};
+  return bad(where, fmt::format("rank {} of {} tensor ranks * {} expert ranks, expected 0 to {}",
+                                split.rank, split.tensor_ranks, split.expert_ranks, ranks - 1));
+}
+
+Result<CutPart> cut(const Cut& cut, int rank, const char* what, const std::string& where) {
+  if (fit_of(cut) != SplitFit::none) return part_of(cut, rank);
+  const std::int64_t units = ceil_div(cut.size, cut.unit);
+  const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
+  return bad(where, fmt::format("{} {}{} can't be dealt to {} ranks, expected 1 to {} ranks",
+                                cut.size, what, runs, cut.ranks, units));
+}
+
+std::vector<float> part(const std::vector<float>& bias, const ExpertSlice& slice) {
+  if (bias.empty()) return {};
+  return {bias.begin() + slice.first_feature, bias.begin() + slice.first_feature + slice.features};
+}
+
+}  // namespace
+
+Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
+                               const PrepareSplit& split, const std::string& where) {
+  FEWBIT_TRY(check_ranks(split, where));
+  std::int64_t unit = std::lcm(row_unit(first.up), column_unit(first.down));
+  if (first.gate) unit = std::lcm(unit, row_unit(*first.gate));
+  if (split.tensor_ranks == 1) unit = 1;
+  FEWBIT_TRY(const CutPart features,
+             cut({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks},
+                 split.rank % split.tensor_ranks, "intermediate features", where));
+  FEWBIT_TRY(const CutPart of_experts,
+             cut({.size = experts, .unit = 1, .ranks = split.expert_ranks},
+                 split.rank / split.tensor_ranks, "experts", where));
+  return ExpertSlice{.first_expert = of_experts.begin,
+                     .experts = of_experts.end - of_experts.begin,
+                     .all_experts = experts,
+                     .first_feature = features.begin,
+                     .features = features.end - features.begin,
+                     .all_features = first.up.n};
+}
+
+Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice) {
+  if (slice.features == slice.all_features) return expert;
+  ExpertWeights out;
+  FEWBIT_TRY(out.up, slice_rows(expert.up, slice.first_feature, slice.features));
+  if (expert.gate) {
+    FEWBIT_TRY(out.gate, slice_rows(*expert.gate, slice.first_feature, slice.features));
+  }
+  FEWBIT_TRY(out.down, slice_columns(expert.down, slice.first_feature, slice.features));
+  out.gate_bias = part(expert.gate_bias, slice);
+  out.up_bias = part(expert.up_bias, slice);
+  if (slice.first_feature == 0) {
+    out.down_bias = expert.down_bias;
+  } else {
+    out.down_bias.assign(expert.down_bias.size(), 0.0F);
+  }
+  return out;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which part of a layer's experts one rank holds, and that part of an expert.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fewbit/prepare.hpp"
+#include "fewbit/quantized.hpp"
+
+namespace fewbit {
+
+struct ExpertSlice {
+  std::int64_t first_expert = 0;
+  std::int64_t experts = 0;
+  std::int64_t all_experts = 0;
+  std::int64_t first_feature = 0;  // intermediate: rows of gate and up, columns of down
+  std::int64_t features = 0;
+  std::int64_t all_features = 0;
+
+  bool whole() const { return experts == all_experts && features == all_features; }
+};
+
+// Features are cut on boundaries of groups, blocks and bytes; the first ranks hold a unit or an
+// expert more where they can't be dealt evenly. The sum of all tensor ranks' outputs is the
+// layer's; each expert is on one expert rank. Errors invalid_argument: ranks below 1, a rank
+// outside of them, more ranks than units or experts (with the legal numbers).
+Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
+                               const PrepareSplit& split, const std::string& where);
+// The features of one expert. Only the first tensor rank adds the bias of down.
+Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice);
+
+}  // namespace fewbit

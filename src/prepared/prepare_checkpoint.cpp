@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// The unfinished output on disk: begun, resumed, completed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/json.hpp"
+#include "checkpoint/mapped_file.hpp"
+#include "checkpoint/system_error.hpp"
+#include "checkpoint/target_path.hpp"
+#include "core/quote.hpp"
+#include "prepared/content_hash.hpp"
+#include "prepared/prepare_plan.hpp"
+#include "prepared/prepare_work.hpp"
+
+namespace fewbit {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+Result<void> remove_tree(const fs::path& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) return system_error("remove", failure.value(), path);
+  return {};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class Job {
+ public:
+  Job(const Checkpoint& source, const PrepareOptions& options, const PreparePlan& plan,
+      fs::path target)
+      : source_(source),
+        options_(options),
+        plan_(plan),
+        target_(std::move(target)),
+        folder_(target_.string() + ".partial"),
+        journal_path_(target_.string() + ".partial.journal") {}
+
+  Result<PrepareReport> run(Executor& executor) {
+    const auto start = std::chrono::steady_clock::now();
+    // A run may have ended between its last two steps.
+    const bool complete = is_there(target_);
+    if (complete && (!is_there(journal_path_) || is_there(folder_))) return target_exists();
+    FEWBIT_TRY(Journal journal, Journal::open(journal_path_));
+    FEWBIT_TRY(begin(journal, complete));
+    if (!complete) {
+      const auto done = write(journal, executor);
+      if (!done) return done.error();
+    }
+    FEWBIT_TRY(journal.remove());
+    FEWBIT_TRY(sync_folder(target_.parent_path()));
+    report_.seconds = seconds_since(start);
+    return report();
+  }
+
+ private:
+  Error target_exists() const {
+    return Error{ErrorCode::invalid_argument,
+                 "exists already; a prepared model is written to a new folder", target_.string()};
+  }
+
+  // What is done already; a fresh journal otherwise.
+  Result<void> begin(Journal& journal, bool complete) {
+    done_.assign(plan_.tasks.size(), false);
+    Journal::Content content;
+    if (!options_.restart || complete) {
+      FEWBIT_TRY(content, journal.read());
+    }
+    if (content.begun) {
+      const std::string difference = identity_difference(content.identity, plan_.identity);
+      if (!difference.empty()) {
+        if (complete) return target_exists();
+        return Error{
+            ErrorCode::invalid_argument,
+            fmt::format("the unfinished output can't go on: {} (restart drops it)", difference),
+            folder_.string()};
+      }
+      if (complete) {
+        report_.resumed_experts = experts_of(std::vector<bool>(plan_.tasks.size(), true));
+        return {};
+      }
+      return resume(journal, content);
+    }
+    if (complete) return target_exists();
+    if (is_there(folder_) && !options_.restart) {
+      return Error{ErrorCode::invalid_argument,
+                   "an unfinished output without its journal (restart drops it)", folder_.string()};
+    }
+    fresh_ = true;
+    FEWBIT_TRY(remove_tree(folder_));
+    return journal.begin(plan_.identity);
+  }
+
+  Result<void> resume(Journal& journal, const Journal::Content& content) {
+    for (const std::int64_t task : content.done) {
+      if (task >= static_cast<std::int64_t>(done_.size())) {
+        return Error{ErrorCode::corrupt,
+                     fmt::format("task {} of {} is done, it says", task, done_.size()),
+                     journal_path_.string()};
+      }
+      done_[static_cast<std::size_t>(task)] = true;
+    }
+    return journal.resume();
+  }
+
+  Result<void> write(Journal& journal, Executor& executor) {
+    auto files = open_files();
+    if (!files) {
+      // Nothing was done yet: a full disk keeps nothing of it.
+      if (fresh_) {
+        static_cast<void>(remove_tree(folder_));
+        static_cast<void>(journal.remove());
+      }
+      return files.error();
+    }
+    report_.resumed_experts = experts_of(done_);
+    const auto start = std::chrono::steady_clock::now();
+    PrepareWork work(
+        source_, plan_, options_,
+        {.folder = folder_, .files = *std::move(files), .journal = &journal, .done = done_});
+    FEWBIT_TRY(work.run(executor));
+    report_.packing_seconds = seconds_since(start);
+    report_.packed_source_bytes = work.done_bytes();
+    FEWBIT_TRY(work.close());
+    FEWBIT_TRY(write_small_files(work.hashes()));
+    FEWBIT_TRY(sync_folder(folder_ / "prepared"));
+    FEWBIT_TRY(sync_folder(folder_));
+    return rename_to_new(folder_, target_);
+  }
+
+  Result<std::vector<OutputFile>> open_files() {
+    std::error_code failure;
+    fs::create_directories(folder_ / "prepared", failure);
+    if (failure) return system_error("create", failure.value(), folder_);
+    std::vector<OutputFile> files;
+    for (std::size_t i = 0; i < plan_.files(); ++i) {
+      FEWBIT_TRY(OutputFile file, open_file(i));
+      files.push_back(std::move(file));
+    }
+    return files;
+  }
+
+  Result<OutputFile> open_file(std::size_t i) {
+    const fs::path path = folder_ / plan_.file_name(i);
+    if (!fresh_) {
+      auto file = OutputFile::reopen(path, plan_.file_bytes(i));
+      if (file) {
+        FEWBIT_TRY(write_fixed(*file, i));
+        return file;
+      }
+    }
+    // Not there or not whole: none of its tasks is done.
+    for (std::size_t task = 0; task < done_.size(); ++task) {
+      if (plan_.tasks[task].file == i) done_[task] = false;
+    }
+    FEWBIT_TRY(remove_tree(path));
+    FEWBIT_TRY(OutputFile file, OutputFile::create(path, plan_.file_bytes(i)));
+    FEWBIT_TRY(write_fixed(file, i));
+    return file;
+  }
+
+  // What no task writes.
+  Result<void> write_fixed(const OutputFile& file, std::size_t i) const {
+    if (i == 0) return file.write(bytes_of(plan_.rest.shards.front().header), 0);
+    const LayerFile& layer = plan_.layers[i - 1].file;
+    FEWBIT_TRY(file.write(bytes_of(layer.header), 0));
+    for (const auto& [begin, size] : layer.gaps) {
+      const std::vector<std::byte> zeros(size);
+      FEWBIT_TRY(file.write(zeros, begin));
+    }
+    return {};
+  }
+
+  Result<void> write_small(const std::string& name, std::span<const std::byte> content) const {
+    FEWBIT_TRY(remove_tree(folder_ / name));
+    FEWBIT_TRY(OutputFile file, OutputFile::create(folder_ / name, content.size()));
+    FEWBIT_TRY(file.write(content, 0));
+    FEWBIT_TRY(file.sync());
+    return file.close();
+  }
+
+  // Side files of the source, then the manifest, which makes it a prepared model.
+  Result<void> write_small_files(const std::vector<std::string>& hashes) {
+    PreparedManifest manifest;
+    manifest.split = options_.split;
+    manifest.source_hash = source_hash(plan_.sources);
+    for (std::size_t i = 0; i < plan_.files(); ++i) {
+      manifest.files.push_back(
+          {.name = plan_.file_name(i), .bytes = plan_.file_bytes(i), .hash = hashes[i]});
+    }
+    for (const SourceFile& file : plan_.sources) {
+      manifest.source.push_back({.name = file.name, .bytes = file.bytes, .hash = file.hash});
+      if (file.weights) continue;
+      FEWBIT_TRY(const auto content, MappedFile::open(file.path));
+      if (hash_bytes(content->bytes()) != file.hash) {
+        return Error{ErrorCode::inconsistent, "has changed while the model was prepared",
+                     file.path.string()};
+      }
+      FEWBIT_TRY(write_small(file.name, content->bytes()));
+      manifest.files.push_back({.name = file.name, .bytes = file.bytes, .hash = file.hash});
+    }
+    for (const PlannedLayer& layer : plan_.layers) manifest.layers.push_back(layer.info);
+    const std::string text = manifest_json(manifest).dump(1) + "\n";
+    return write_small(std::string(manifest_name), bytes_of(text));
+  }
+
+  std::int64_t experts_of(const std::vector<bool>& tasks) const {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      if (tasks[i] && plan_.tasks[i].file > 0) ++count;
+    }
+    return count;
+  }
+
+  PrepareReport report() {
+    report_.backend = plan_.identity.front().second;
+    report_.layout = layouts_text(plan_.layers.front().info.plan);
+    report_.layers = std::ssize(plan_.layers);
+    report_.experts = experts_of(std::vector<bool>(plan_.tasks.size(), true));
+    report_.source_bytes = plan_.source_bytes;
+    for (std::size_t i = 0; i < plan_.files(); ++i) report_.output_bytes += plan_.file_bytes(i);
+    return report_;
+  }
+
+  const Checkpoint& source_;
+  const PrepareOptions& options_;
+  const PreparePlan& plan_;
+  fs::path target_;
+  fs::path folder_;
+  fs::path journal_path_;
+  std::vector<bool> done_;
+  bool fresh_ = false;  // begun by this run
+  PrepareReport report_;
+};
+
+Result<void> check_apart(const Checkpoint& source, const fs::path& target) {
+  std::error_code ignored;
+  if (!fs::equivalent(source.directory(), target, ignored)) return {};
+  return Error{ErrorCode::invalid_argument, "is the source itself; expected a new folder",
+               target.string()};
+}
+
+}  // namespace
+
+Result<PrepareReport> prepare_checkpoint(const Checkpoint& source, const fs::path& output,
+                                         const PrepareOptions& options, Executor& executor) {
+  FEWBIT_TRY(const fs::path target, target_path(output));
+  FEWBIT_TRY(check_apart(source, target));
+  FEWBIT_TRY(const Identified identified, identify(source));
+  FEWBIT_TRY(const PreparePlan plan, plan_prepare(source, identified, options));
+  return Job(source, options, plan, target).run(executor);
+}
+
+}  // namespace fewbit

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/prepare_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+namespace fewbit {
+namespace {
+
+// The layers with routed experts. Error unsupported: a module of an expert that can't be read.
+Result<std::set<int>> expert_layers(const Checkpoint& source, const Identified& identified) {
+  std::set<int> layers;
+  for (const Module& module : identified.modules) {
+    if (module.layer < 0 || module.expert == -1) continue;
+    if (!module.unreadable.empty()) {
+      return Error{ErrorCode::unsupported, module.unreadable, module.name};
+    }
+    layers.insert(module.layer);
+  }
+  if (layers.empty()) {
+    return Error{ErrorCode::unsupported, "no routed experts, which is what prepare packs",
+                 source.directory().string()};
+  }
+  return layers;
+}
+
+std::vector<const Module*> modules_of(const LayerExperts& experts, std::int64_t expert) {
+  const LayerExperts::Modules& of = experts.modules(expert);
+  std::vector<const Module*> list;
+  for (const Module* module : {of.gate, of.up, of.down, of.gate_up}) {
+    if (module != nullptr) list.push_back(module);
+  }
+  return list;
+}
+
+// "model.layers.3.mlp.experts"
+std::string experts_name(const LayerExperts& experts, int layer) {
+  constexpr std::string_view word = ".experts";
+  const std::string& name = modules_of(experts, 0).front()->name;
+  const std::size_t at = name.find(word);
+  return at == std::string::npos ? fmt::format("layer {}", layer)
+                                 : name.substr(0, at + word.size());
+}
+
+class Planner {
+ public:
+  Planner(const Checkpoint& source, const Identified& identified, const PrepareOptions& options)
+      : source_(source), identified_(identified), options_(options) {}
+
+  Result<PreparePlan> plan() {
+    if (source_.gguf_metadata() != nullptr) {
+      return Error{ErrorCode::unsupported, "a GGUF file, expected a safetensors checkpoint",
+                   source_.directory().string()};
+    }
+    if (is_prepared(source_.directory())) {
+      return Error{ErrorCode::unsupported, "a prepared model already",
+                   source_.directory().string()};
+    }
+    FEWBIT_TRY(config_, read_model_config(source_));
+    if (options_.device) {
+      device_ = *options_.device;
+    } else {
+      FEWBIT_TRY(device_, detect_cpu());
+    }
+    FEWBIT_TRY(const std::set<int> layers, expert_layers(source_, identified_));
+    for (const int layer : layers) FEWBIT_TRY(add_layer(layer));
+    FEWBIT_TRY(add_rest());
+    add_tasks();
+    FEWBIT_TRY(plan_.sources, source_files(source_));
+    identify_job();
+    return std::move(plan_);
+  }
+
+ private:
+  Result<MoeProblem> problem_of(const ExpertWeights& first, const ExpertSlice& slice,
+                                const std::string& where) const {
+    ModelConfig config = config_;
+    if (config.moe_intermediate_size != 0 && slice.features != slice.all_features) {
+      config.moe_intermediate_size = slice.features;
+    }
+    const MoeWeights one{
+        .hidden_size = first.up.k, .intermediate_size = first.up.n, .experts = {first}};
+    auto made = make_problem(one, config, options_.activation_dtype, config_.max_positions);
+    if (!made) return Error{made.error().code, made.error().what, where};
+    made->num_experts = slice.experts;
+    made->expert_map = slice.experts < slice.all_experts;
+    made->where = where;
+    return made;
+  }
+
+  Result<void> add_layer(int number) {
+    PlannedLayer layer;
+    FEWBIT_TRY(layer.experts, LayerExperts::find(identified_, number));
+    const std::string where = experts_name(layer.experts, number);
+    const std::int64_t count = layer.experts.count();
+    if (config_.num_experts > 0 && count != config_.num_experts) {
+      return Error{ErrorCode::inconsistent,
+                   fmt::format("{} experts, config.json says {}", count, config_.num_experts),
+                   where};
+    }
+    FEWBIT_TRY(const ExpertWeights any, layer.experts.read(source_, 0));
+    FEWBIT_TRY(layer.slice, plan_slice(any, count, options_.split, where));
+    FEWBIT_TRY(const ExpertWeights first, slice_expert(any, layer.slice));
+    FEWBIT_TRY(const MoeProblem problem, problem_of(first, layer.slice, where));
+    FEWBIT_TRY(const Selection selection,
+               select_backend(problem, device_, {.backend = options_.backend}));
+    layer.backend = find_backend(selection.chosen);
+    FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, first));
+    layer.info.layer = number;
+    layer.info.file = fmt::format("prepared/layer-{:05}.safetensors", number);
+    layer.info.backend = selection.chosen;
+    layer.info.problem = problem;
+    layer.info.first_expert = layer.slice.first_expert;
+    layer.info.all_experts = layer.slice.all_experts;
+    layer.info.first_feature = layer.slice.first_feature;
+    layer.info.all_features = layer.slice.all_features;
+    FEWBIT_TRY(layer.file, plan_layer_file(layer.info));
+    plan_.layers.push_back(std::move(layer));
+    return {};
+  }
+
+  // All tensors but those of the experts.
+  Result<void> add_rest() {
+    std::unordered_set<std::string_view> packed;
+    for (const PlannedLayer& layer : plan_.layers) {
+      for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
+        for (const Module* module : modules_of(layer.experts, e)) {
+          for (const Module::Part& part : module->parts) packed.insert(part.tensor);
+        }
+        if (layer.experts.fused()) break;
+      }
+    }
+    std::vector<TensorSpec> specs;
+    for (const TensorInfo& info : source_.tensors()) {
+      if (packed.contains(info.name)) continue;
+      plan_.kept.push_back(&info);
+      specs.push_back({.name = info.name, .dtype = info.dtype, .shape = info.shape});
+    }
+    WriterOptions options;
+    options.max_shard_bytes = std::numeric_limits<std::uint64_t>::max();
+    FEWBIT_TRY(plan_.rest, plan_shards(std::move(specs), options));
+    return {};
+  }
+
+  void add_task(PrepareTask task) {
+    plan_.source_bytes += task.source_bytes;
+    plan_.tasks.push_back(task);
+  }
+
+  void add_tasks() {
+    for (std::size_t i = 0; i < plan_.kept.size(); ++i) {
+      add_task(
+          {.file = 0, .index = static_cast<std::int64_t>(i), .source_bytes = plan_.kept[i]->bytes});
+    }
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+      const PlannedLayer& layer = plan_.layers[l];
+      for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
+        add_task({.file = l + 1,
+                  .index = e,
+                  .source_bytes = expert_bytes(layer, layer.slice.first_expert + e)});
+      }
+    }
+  }
+
+  std::uint64_t expert_bytes(const PlannedLayer& layer, std::int64_t expert) const {
+    std::uint64_t bytes = 0;
+    for (const Module* module : modules_of(layer.experts, expert)) {
+      for (const Module::Part& part : module->parts) {
+        const TensorInfo* info = source_.find(part.tensor);
+        if (info != nullptr) bytes += info->bytes;
+      }
+    }
+    return layer.experts.fused() ? bytes / static_cast<std::uint64_t>(layer.experts.count())
+                                 : bytes;
+  }
+
+  void identify_job() {
+    JobIdentity& job = plan_.identity;
+    std::string backends;
+    for (const PlannedLayer& layer : plan_.layers) {
+      if (backends.find(layer.info.backend) == std::string::npos) {
+        backends += (backends.empty() ? "" : ", ") + layer.info.backend;
+      }
+    }
+    job.emplace_back("backend", backends);
+    job.emplace_back("activation dtype", std::string(dtype_name(options_.activation_dtype)));
+    job.emplace_back("tensor ranks", std::to_string(options_.split.tensor_ranks));
+    job.emplace_back("expert ranks", std::to_string(options_.split.expert_ranks));
+    job.emplace_back("rank", std::to_string(options_.split.rank));
+    job.emplace_back("tasks", std::to_string(plan_.tasks.size()));
+    for (const SourceFile& file : plan_.sources) {
+      job.emplace_back("source " + file.name, fmt::format("{} bytes, modified at {} ns, hash {}",
+                                                          file.bytes, file.modified, file.hash));
+    }
+  }
+
+  const Checkpoint& source_;
+  const Identified& identified_;
+  const PrepareOptions& options_;
+  ModelConfig config_;
+  DeviceInfo device_;
+  PreparePlan plan_;
+};
+
+}  // namespace
+
+std::string PreparePlan::file_name(std::size_t file) const {
+  return file == 0 ? rest.shards.front().file : layers[file - 1].info.file;
+}
+
+std::uint64_t PreparePlan::file_bytes(std::size_t file) const {
+  return file == 0 ? rest.shards.front().file_bytes : layers[file - 1].file.bytes;
+}
+
+Result<PreparePlan> plan_prepare(const Checkpoint& source, const Identified& identified,
+                                 const PrepareOptions& options) {
+  return Planner(source, identified, options).plan();
+}
+
+}  // namespace fewbit

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/prepare_work.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/aligned_buffer.hpp"
+#include "core/checked.hpp"
+#include "prepared/content_hash.hpp"
+#include "select/prepare_moe.hpp"
+#include "select/problem.hpp"
+
+namespace fewbit {
+
+// Memory for one expert's shares, kept from one expert to the next.
+struct PrepareWork::Scratch {
+  AlignedBuffer memory;
+  std::vector<std::span<std::byte>> shares;
+
+  // Shares of packed and at_open buffers, each at its alignment; verbatim ones are empty.
+  Result<void> lay_out(const MoePlan& plan) {
+    std::uint64_t bytes = 0;
+    std::vector<std::uint64_t> begin;
+    for (const PlannedBuffer& buffer : plan.buffers) {
+      begin.push_back(bytes);
+      if (buffer.use == BufferUse::verbatim) continue;
+      bytes += round_up(buffer.expert_bytes, std::uint64_t{AlignedBuffer::alignment});
+    }
+    if (memory.size() < bytes) {
+      FEWBIT_TRY(memory, AlignedBuffer::allocate(bytes));
+    }
+    shares.clear();
+    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+      const PlannedBuffer& buffer = plan.buffers[i];
+      const bool verbatim = buffer.use == BufferUse::verbatim;
+      shares.push_back(verbatim ? std::span<std::byte>{}
+                                : memory.span().subspan(begin[i], buffer.expert_bytes));
+    }
+    return {};
+  }
+};
+
+PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
+                         const PrepareOptions& options, Target target)
+    : source_(source),
+      plan_(plan),
+      options_(options),
+      target_(std::move(target)),
+      left_(plan.files()),
+      hashes_(plan.files()),
+      noted_(Clock::now()) {
+  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+    if (target_.done[i]) {
+      earlier_bytes_ += plan.tasks[i].source_bytes;
+    } else {
+      ++left_[plan.tasks[i].file];
+    }
+  }
+}
+
+Result<void> PrepareWork::run(Executor& executor) {
+  const int workers = std::max(executor.threads(), 1);
+  parallel_for(executor, workers, [this](int worker) { work(worker); });
+  // Also after a failure: what is done need not be done again.
+  const Result<void> noted = note();
+  if (failure_) return *failure_;
+  return noted;
+}
+
+// Worker 0 is the caller's thread: it reports progress and hears of a cancellation.
+void PrepareWork::work(int worker) {
+  Scratch scratch;
+  const auto tasks = static_cast<std::int64_t>(plan_.tasks.size());
+  const auto all = tasks + static_cast<std::int64_t>(plan_.files());
+  while (!stopped()) {
+    const std::int64_t number = next_.fetch_add(1, std::memory_order_relaxed);
+    if (number >= all) return;
+    Result<void> done;
+    if (number >= tasks) {
+      // A file whose tasks an earlier run has done; others are hashed by who ends them.
+      const auto file = static_cast<std::size_t>(number - tasks);
+      const bool full = std::ranges::none_of(plan_.tasks, [&](const PrepareTask& task) {
+        return task.file == file &&
+               !target_.done[static_cast<std::size_t>(&task - plan_.tasks.data())];
+      });
+      if (full) done = hash(file);
+    } else if (!target_.done[static_cast<std::size_t>(number)]) {
+      const PrepareTask& task = plan_.tasks[static_cast<std::size_t>(number)];
+      done = do_task(task, scratch);
+      if (done) done = finished(number);
+      if (done) done = hash_when_full(task.file);
+      done_bytes_ += task.source_bytes;
+    }
+    if (!done) return fail(done.error());
+    if (worker == 0 && options_.progress &&
+        !options_.progress(earlier_bytes_ + done_bytes_, plan_.source_bytes)) {
+      return fail({ErrorCode::cancelled,
+                   fmt::format("stopped after {} of {} bytes; the same command goes on from there",
+                               earlier_bytes_ + done_bytes_, plan_.source_bytes),
+                   target_.folder.string()});
+    }
+  }
+}
+
+void PrepareWork::fail(const Error& error) {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_) failure_ = error;
+  stopped_ = true;
+}
+
+Result<void> PrepareWork::do_task(const PrepareTask& task, Scratch& scratch) {
+  if (task.file == 0) return copy_tensor(static_cast<std::size_t>(task.index));
+  return pack(plan_.layers[task.file - 1], task.file, task.index, scratch);
+}
+
+Result<void> PrepareWork::copy_tensor(std::size_t index) {
+  constexpr std::size_t piece_bytes = std::size_t{8} << 20;
+  const TensorInfo& info = *plan_.kept[index];
+  const std::uint64_t begin = plan_.rest.tensors[index].file_offset;
+  const auto bytes = source_.tensor(info).view.bytes;
+  for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+    const std::size_t size = std::min(piece_bytes, bytes.size() - at);
+    FEWBIT_TRY(target_.files[0].write(bytes.subspan(at, size), begin + at));
+    TensorInfo piece = info;
+    piece.file_offset += at;
+    piece.bytes = size;
+    source_.release(piece);
+  }
+  return {};
+}
+
+Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
+                               Scratch& scratch) {
+  const MoePlan& plan = layer.info.plan;
+  const std::int64_t number = layer.slice.first_expert + expert;
+  const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
+  FEWBIT_TRY(const ExpertWeights whole, layer.experts.read(source_, number));
+  const auto cut = slice_expert(whole, layer.slice);
+  if (!cut) return Error{cut.error().code, cut.error().what, where};
+  FEWBIT_TRY(check_expert(layer.info.problem, where, *cut));
+  FEWBIT_TRY(scratch.lay_out(plan));
+  FEWBIT_TRY(layer.backend->pack_expert(layer.info.problem, plan, *cut, scratch.shares));
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    const std::uint64_t to =
+        layer.file.begin[i] + static_cast<std::uint64_t>(expert) * buffer.expert_bytes;
+    if (buffer.use == BufferUse::verbatim) {
+      FEWBIT_TRY(const Tensor part, verbatim_share(buffer, *cut, where));
+      FEWBIT_TRY(target_.files[file].write(part.view.bytes, to));
+    } else {
+      FEWBIT_TRY(target_.files[file].write(scratch.shares[i], to));
+    }
+  }
+  release(layer, number);
+  return {};
+}
+
+void PrepareWork::release(const PlannedLayer& layer, std::int64_t expert) {
+  const LayerExperts::Modules& of = layer.experts.modules(expert);
+  for (const Module* module : {of.gate, of.up, of.down, of.gate_up}) {
+    if (module == nullptr) continue;
+    for (const Module::Part& part : module->parts) {
+      const TensorInfo* info = source_.find(part.tensor);
+      if (info == nullptr) continue;
+      TensorInfo mine = *info;
+      if (layer.experts.fused()) {
+        mine.bytes /= static_cast<std::uint64_t>(layer.experts.count());
+        mine.file_offset += static_cast<std::uint64_t>(expert) * mine.bytes;
+      }
+      source_.release(mine);
+    }
+  }
+}
+
+Result<void> PrepareWork::finished(std::int64_t number) {
+  {
+    const std::scoped_lock lock(mutex_);
+    pending_.push_back(number);
+    if (Clock::now() - noted_ < options_.journal_interval) return {};
+    noted_ = Clock::now();
+  }
+  return note();
+}
+
+// The data first, then the journal that speaks of it.
+Result<void> PrepareWork::note() {
+  const std::scoped_lock one(journal_mutex_);
+  std::vector<std::int64_t> tasks;
+  {
+    const std::scoped_lock lock(mutex_);
+    tasks.swap(pending_);
+  }
+  if (tasks.empty()) return {};
+  std::vector<bool> touched(plan_.files());
+  for (const std::int64_t task : tasks) {
+    touched[plan_.tasks[static_cast<std::size_t>(task)].file] = true;
+  }
+  for (std::size_t i = 0; i < touched.size(); ++i) {
+    if (touched[i]) FEWBIT_TRY(target_.files[i].sync_data());
+  }
+  return target_.journal->append(tasks);
+}
+
+Result<void> PrepareWork::hash_when_full(std::size_t file) {
+  if (left_[file].fetch_sub(1, std::memory_order_acq_rel) != 1) return {};
+  return hash(file);
+}
+
+Result<void> PrepareWork::hash(std::size_t file) {
+  const auto go_on = [this](std::uint64_t) { return !stopped(); };
+  FEWBIT_TRY(hashes_[file], hash_file(target_.folder / plan_.file_name(file), go_on));
+  return {};
+}
+
+Result<void> PrepareWork::close() {
+  for (OutputFile& file : target_.files) {
+    FEWBIT_TRY(file.sync());
+    FEWBIT_TRY(file.close());
+  }
+  target_.files.clear();
+  return {};
+}
+
+}  // namespace fewbit

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/mapped_file.hpp"
+#include "checkpoint/system_error.hpp"
+#include "fewbit/prepare.hpp"
+#include "prepared/layer_file.hpp"
+#include "prepared/manifest.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> check_file(const fs::path& folder, const PreparedFile& file) {
+  const fs::path path = folder / file.name;
+  std::error_code failure;
+  const std::uintmax_t bytes = fs::file_size(path, failure);
+  if (failure) return system_error("read the size of", failure.value(), path);
+  if (bytes == file.bytes) return {};
+  return Error{ErrorCode::corrupt,
+               fmt::format("{} bytes, {} says {}", bytes, manifest_name, file.bytes),
+               path.string()};
+}
+
+// The backends that may try, in order: a forced one alone.
+std::vector<std::string> readers(const Selection& selection) {
+  if (selection.forced) return {selection.chosen};
+  std::vector<std::string> names;
+  for (const Candidate& candidate : selection.candidates) {
+    if (candidate.refusals.empty()) names.push_back(candidate.backend);
+  }
+  return names;
+}
+
+}  // namespace
+
+struct PreparedModel::State {
+  fs::path folder;
+  PreparedManifest manifest;
+  std::vector<PreparedMemory> memory;  // of each layer
+};
+
+bool is_prepared(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / manifest_name, ignored);
+}
+
+Result<PreparedModel> PreparedModel::open(const fs::path& folder) {
+  auto state = std::make_shared<State>();
+  state->folder = folder;
+  FEWBIT_TRY(state->manifest, read_manifest(folder));
+  for (const PreparedFile& file : state->manifest.files) FEWBIT_TRY(check_file(folder, file));
+  for (const PreparedLayerInfo& layer : state->manifest.layers) {
+    FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.file));
+    FEWBIT_TRY(PreparedMemory memory, map_layer(layer, file));
+    state->memory.push_back(std::move(memory));
+  }
+  PreparedModel model;
+  model.state_ = std::move(state);
+  return model;
+}
+
+const fs::path& PreparedModel::folder() const { return state_->folder; }
+const PreparedManifest& PreparedModel::manifest() const { return state_->manifest; }
+PrepareSplit PreparedModel::split() const { return state_->manifest.split; }
+
+std::uint64_t PreparedModel::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const PreparedMemory& memory : state_->memory) bytes += memory.mapped_bytes;
+  return bytes;
+}
+
+std::vector<int> PreparedModel::layers() const {
+  std::vector<int> numbers;
+  for (const PreparedLayerInfo& layer : state_->manifest.layers) numbers.push_back(layer.layer);
+  return numbers;
+}
+
+Result<PreparedModel::Layer> PreparedModel::layer(int number, DType activation_dtype,
+                                                  std::int64_t max_tokens, const DeviceInfo& device,
+                                                  const SelectOptions& options) const {
+  const auto& layers = state_->manifest.layers;
+  const auto at = std::ranges::find(layers, number, &PreparedLayerInfo::layer);
+  if (at == layers.end()) {
+    return Error{
+        ErrorCode::not_found,
+        fmt::format("no routed experts of layer {}, {} layers have some", number, layers.size()),
+        (state_->folder / manifest_name).string()};
+  }
+  MoeProblem problem = at->problem;
+  problem.activation_dtype = activation_dtype;
+  problem.max_tokens = max_tokens;
+  FEWBIT_TRY(Selection selection, select_backend(problem, device, options));
+  const PreparedMemory& memory = state_->memory[static_cast<std::size_t>(at - layers.begin())];
+  std::string refused;
+  for (const std::string& name : readers(selection)) {
+    const Backend& backend = *find_backend(name);
+    if (backend.open_moe == nullptr) continue;
+    auto opened = backend.open_moe(problem, at->plan, memory);
+    if (opened) {
+      selection.chosen = name;
+      return Layer{MoeLayer(problem, *std::move(opened)), std::move(selection)};
+    }
+    if (opened.error().code != ErrorCode::inconsistent) return opened.error();
+    refused += fmt::format("{}{}: {}", refused.empty() ? "" : "; ", name, opened.error().what);
+  }
+  return Error{
+      ErrorCode::unsupported,
+      fmt::format("prepared for backend {} ({}), which no other can read here: {}", at->backend,
+                  layouts_text(at->plan), refused.empty() ? "none runs it" : refused),
+      problem.where};
+}
+
+}  // namespace fewbit
