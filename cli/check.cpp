@@ -11,6 +11,7 @@
 #include "layer_problem.hpp"
 #include "memory_plan.hpp"
 #include "model/families/family.hpp"
+#include "prepared_page.hpp"
 #include "progress.hpp"
 #include "scheme/validation.hpp"
 #include "select/select.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 struct Options : CommonOptions {
   std::string path;
+  std::string source;
   bool headers_only = false;
   bool weights = false;
 
@@ -255,6 +257,16 @@ Json report_json(const Report& report) {
 }
 
 Result<int> run_check(const Options& options) {
+  if (is_prepared(options.path)) {
+    return check_prepared({.path = options.path,
+                           .source = options.source,
+                           .headers_only = options.headers_only,
+                           .json = options.json});
+  }
+  if (!options.source.empty()) {
+    return Error{ErrorCode::invalid_argument, "only a prepared model is compared with its source",
+                 "--source"};
+  }
   FEWBIT_TRY(const Report report, make_report(options));
   if (options.json) {
     print_json(report_json(report));
@@ -281,6 +293,9 @@ void add_check(CLI::App& app, int& exit_code) {
       command->add_flag("--headers-only", options->headers_only, "Do not read the scales");
   command->add_flag("--weights", options->weights, "Read all codes too, not only the scales")
       ->excludes(headers);
+  command->add_option(
+      "--source", options->source,
+      "Of a prepared model: unpack every expert and compare it with this checkpoint");
   add_json_option(*command, *options);
   command->footer(
       "Exit code 1 when there is a warning or an error.\n"

@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "layer_problem.hpp"
+#include "prepared_page.hpp"
 #include "select/select.hpp"
 
 namespace fewbit::cli {
@@ -23,6 +24,7 @@ struct Options : CommonOptions {
 
 Result<MoeProblem> problem_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
+  if (is_prepared(options.path)) return prepared_problem(options.path, options.layer, dtype);
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, read_model_config(checkpoint));
@@ -77,6 +79,10 @@ Result<int> run_explain(const Options& options) {
     if (!choice) out.set("error", choice.error().message());
     print_json(out);
   } else {
+    if (is_prepared(options.path)) {
+      FEWBIT_TRY(const std::string line, prepared_line(options.path));
+      print_out("{}\n\n", line);
+    }
     print_out("{}", explain(problem, device, selection));
     std::fflush(stdout);
   }

@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "inventory.hpp"
+#include "prepared_page.hpp"
 #include "scheme/name_parts.hpp"
 #include "table.hpp"
 #include "tensor_stats.hpp"
@@ -193,6 +194,9 @@ Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
 }
 
 Result<int> run_inspect(const Options& options) {
+  if (options.name.empty() && is_prepared(options.path)) {
+    return inspect_prepared(options.path, options);
+  }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   if (options.name.empty()) return show_all(options, checkpoint, identified);

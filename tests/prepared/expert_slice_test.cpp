@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/expert_slice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "backends/accumulation_bound.hpp"
+#include "backends/moe_case.hpp"
+#include "backends/rounding_bound.hpp"
+#include "canonical/storage.hpp"
+
+namespace fewbit {
+namespace {
+
+using test::Call;
+using test::LayerSpec;
+
+MoeWeights sliced(const MoeWeights& whole, const ExpertSlice& slice) {
+  MoeWeights part{
+      .hidden_size = whole.hidden_size, .intermediate_size = slice.features, .experts = {}};
+  for (std::int64_t e = 0; e < slice.experts; ++e) {
+    const auto& expert = whole.experts[static_cast<std::size_t>(slice.first_expert + e)];
+    part.experts.push_back(*slice_expert(expert, slice));
+  }
+  return part;
+}
+
+MoeProblem problem_of(MoeProblem whole, const ExpertSlice& slice) {
+  whole.intermediate_size = slice.features;
+  whole.num_experts = slice.experts;
+  whole.expert_map = slice.experts < slice.all_experts;
+  return whole;
+}
+
+std::vector<float> outputs(const MoeProblem& problem, const MoeWeights& weights, const Call& call) {
+  const auto layer = test::prepare("cpu_generic", problem, weights, test::generic_cpu());
+  EXPECT_TRUE(layer) << layer.error().message();
+  return test::to_f32(problem.activation_dtype, *test::run(*layer, call));
+}
+
+// Every rank within its own error bound of its own part in double, and these parts add up.
+TEST(ExpertSlice, OutputsOfAllTensorRanksAddUpToTheLayer) {
+  for (const DType weight : {DType::f4_e2m1, DType::bf16}) {
+    for (const std::int64_t inner : {48, 80, 192, 352}) {
+      const LayerSpec spec{
+          .hidden_size = 64, .intermediate_size = inner, .weight = weight, .activation = {}};
+      const MoeWeights weights = test::random_weights(spec);
+      MoeProblem problem = test::problem_of(spec, 2, 7);
+      problem.activation_dtype = DType::f32;
+      const Call call = test::random_call(problem, 7, 3);
+      const MoeReferenceResult whole = test::expected(problem, weights, call);
+      for (const int ranks : {2, 3}) {
+        std::vector<double> sum(whole.out.size());
+        std::vector<double> want(whole.out.size());
+        std::vector<double> bound(whole.out.size());
+        std::int64_t features = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto slice = plan_slice(
+              weights.experts[0], 4, {.tensor_ranks = ranks, .expert_ranks = 1, .rank = rank}, "");
+          ASSERT_TRUE(slice) << slice.error().message();
+          EXPECT_EQ(slice->first_feature, features);
+          features += slice->features;
+          const MoeWeights part = sliced(weights, *slice);
+          const MoeProblem of_part = problem_of(problem, *slice);
+          const std::vector<float> out = outputs(of_part, part, call);
+          const MoeReferenceResult reference = test::expected(of_part, part, call);
+          const auto rounding =
+              test::rounding_bound(of_part, part, test::input_of(call), reference);
+          const auto accumulation = test::accumulation_bound(of_part, part, call, reference);
+          for (std::size_t i = 0; i < out.size(); ++i) {
+            sum[i] += out[i];
+            want[i] += reference.out[i];
+            bound[i] += (*rounding)[i] + accumulation[i];
+          }
+        }
+        EXPECT_EQ(features, inner);
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          EXPECT_NEAR(want[i], whole.out[i], 1e-12);
+          ASSERT_LE(std::abs(sum[i] - whole.out[i]), bound[i] + 1e-12)
+              << dtype_name(weight) << " " << inner << " over " << ranks << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(ExpertSlice, AnExpertRankGivesTheBitsOfTheLayerForItsExperts) {
+  const LayerSpec spec{.experts = 7, .weight = DType::f4_e2m1, .activation = {}};
+  const MoeWeights weights = test::random_weights(spec);
+  const MoeProblem problem = test::problem_of(spec, 2, 5);
+  std::int64_t experts = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const ExpertSlice slice = *plan_slice(weights.experts[0], 7,
+                                          {.tensor_ranks = 1, .expert_ranks = 3, .rank = rank}, "");
+    EXPECT_EQ(slice.first_expert, experts);
+    experts += slice.experts;
+    Call call = test::random_call(problem, 5, 9);
+    for (auto& id : call.ids) {
+      id = static_cast<std::int32_t>(slice.first_expert + id % slice.experts);
+    }
+    const std::vector<float> whole = outputs(problem, weights, call);
+    call.expert_map.assign(7, -1);
+    for (std::int64_t e = 0; e < slice.experts; ++e) {
+      call.expert_map[static_cast<std::size_t>(slice.first_expert + e)] =
+          static_cast<std::int32_t>(e);
+    }
+    EXPECT_EQ(outputs(problem_of(problem, slice), sliced(weights, slice), call), whole);
+  }
+  EXPECT_EQ(experts, 7);
+}
+
+TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
+  const LayerSpec spec{.intermediate_size = 80, .weight = DType::f4_e2m1, .activation = {}};
+  const ExpertWeights expert = test::random_weights(spec).experts[0];
+  const auto text = [&](const PrepareSplit& split) {
+    const auto slice = plan_slice(expert, 4, split, "layer 3");
+    return slice ? std::string("fits") : slice.error().message();
+  };
+  EXPECT_EQ(text({.tensor_ranks = 5, .expert_ranks = 4, .rank = 19}), "fits");
+  EXPECT_EQ(text({.tensor_ranks = 6, .expert_ranks = 1, .rank = 0}),
+            "layer 3: 80 intermediate features in runs of 16 can't be dealt to 6 ranks, expected 1 "
+            "to 5 ranks");
+  EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 5, .rank = 0}),
+            "layer 3: 4 experts can't be dealt to 5 ranks, expected 1 to 4 ranks");
+  EXPECT_EQ(text({.tensor_ranks = 2, .expert_ranks = 2, .rank = 4}),
+            "layer 3: rank 4 of 2 tensor ranks * 2 expert ranks, expected 0 to 3");
+  EXPECT_NE(text({.tensor_ranks = 0, .expert_ranks = 1, .rank = 0}), "fits");
+}
+
+struct Example {
+  const char* name;
+  QuantizedTensor tensor;
+};
+
+std::vector<std::uint8_t> random_bytes(std::size_t count, std::uint8_t low, std::uint8_t span) {
+  std::mt19937 random(static_cast<unsigned>(count));
+  std::vector<std::uint8_t> bytes(count);
+  for (auto& byte : bytes) byte = static_cast<std::uint8_t>(low + random() % span);
+  return bytes;
+}
+
+// u4 codes in groups of 32 with zero points, runs of columns or act-order.
+QuantizedTensor int4(std::int64_t n, std::int64_t k, ActOrder order) {
+  QuantizedTensor t;
+  t.n = n;
+  t.k = k;
+  t.scheme.producer = Producer::gptq;
+  t.scheme.weight = DType::u4;
+  t.scheme.scale = ScaleSpec{.dtype = DType::f32, .granularity = {.rows = 1, .cols = 32}};
+  t.scheme.zero_points = true;
+  t.scheme.act_order = order;
+  const auto cells = static_cast<std::size_t>(n * (k / 32));
+  t.codes = test::owned_tensor(DType::u4, {n, k},
+                               random_bytes(static_cast<std::size_t>(n * k / 2), 0, 255));
+  std::vector<float> scales(cells);
+  for (std::size_t i = 0; i < cells; ++i) scales[i] = 0.01F * static_cast<float>(i + 1);
+  t.scales = test::owned_tensor(DType::f32, {n, k / 32}, std::move(scales));
+  t.zero_points = test::owned_tensor(DType::u8, {n, k / 32}, random_bytes(cells, 0, 16));
+  if (order == ActOrder::group) {
+    std::vector<std::int32_t> groups(static_cast<std::size_t>(k));
+    for (std::size_t j = 0; j < groups.size(); ++j) {
+      groups[j] = static_cast<std::int32_t>(j * 7 % static_cast<std::size_t>(k / 32));
+    }
+    t.g_idx = test::owned_tensor(DType::i32, {k}, std::move(groups));
+  }
+  return t;
+}
+
+QuantizedTensor fp8_blocks(std::int64_t n, std::int64_t k) {
+  QuantizedTensor t;
+  t.n = n;
+  t.k = k;
+  t.scheme.producer = Producer::fp8;
+  t.scheme.weight = DType::f8_e4m3;
+  t.scheme.scale = ScaleSpec{.dtype = DType::f32, .granularity = {.rows = 128, .cols = 128}};
+  t.codes = test::owned_tensor(DType::f8_e4m3, {n, k},
+                               random_bytes(static_cast<std::size_t>(n * k), 0x20, 0x30));
+  const std::int64_t rows = (n + 127) / 128;
+  const std::int64_t cols = (k + 127) / 128;
+  std::vector<float> scales(static_cast<std::size_t>(rows * cols));
+  std::iota(scales.begin(), scales.end(), 1.0F);
+  t.scales = test::owned_tensor(DType::f32, {rows, cols}, std::move(scales));
+  return t;
+}
+
+std::vector<float> values(const QuantizedTensor& tensor) {
+  std::vector<float> out(static_cast<std::size_t>(tensor.n * tensor.k));
+  const auto done = dequantize_rows(tensor, 0, out);
+  EXPECT_TRUE(done) << done.error().message();
+  return out;
+}
+
+TEST(SliceColumns, KeepsTheValueOfEveryColumnInEveryScheme) {
+  const LayerSpec f4{
+      .hidden_size = 32, .intermediate_size = 160, .weight = DType::f4_e2m1, .activation = {}};
+  const LayerSpec plain{
+      .hidden_size = 32, .intermediate_size = 160, .weight = DType::bf16, .activation = {}};
+  const std::vector<Example> examples{
+      {"NVFP4", test::random_weights(f4).experts[0].down},
+      {"bf16", test::random_weights(plain).experts[0].down},
+      {"u4 in groups", int4(6, 160, ActOrder::none)},
+      {"u4 in act-order", int4(6, 160, ActOrder::group)},
+      {"e4m3 in blocks", fp8_blocks(200, 320)},
+  };
+  for (const Example& example : examples) {
+    const QuantizedTensor& whole = example.tensor;
+    ASSERT_TRUE(check_quantized(whole)) << example.name;
+    const std::vector<float> all = values(whole);
+    const std::int64_t unit = std::lcm(column_unit(whole), std::int64_t{16});  // some will do
+    for (std::int64_t first = 0; first < whole.k; first += unit) {
+      for (std::int64_t end = first + unit; end - unit < whole.k; end += unit) {
+        const std::int64_t count = std::min(end, whole.k) - first;
+        const auto part = slice_columns(whole, first, count);
+        ASSERT_TRUE(part) << example.name << ": " << part.error().message();
+        ASSERT_TRUE(check_quantized(*part)) << example.name;
+        const std::vector<float> got = values(*part);
+        for (std::int64_t i = 0; i < whole.n; ++i) {
+          for (std::int64_t j = 0; j < count; ++j) {
+            ASSERT_EQ(got[static_cast<std::size_t>(i * count + j)],
+                      all[static_cast<std::size_t>(i * whole.k + first + j)])
+                << example.name << " row " << i << " column " << first + j;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SliceColumns, RefusesACutInsideAGroup) {
+  const auto part = slice_columns(int4(4, 64, ActOrder::none), 16, 32);
+  ASSERT_FALSE(part);
+  EXPECT_EQ(part.error().message(), "columns [16, 48) of 64, expected multiples of 32");
+}
+
+}  // namespace
+}  // namespace fewbit

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/manifest.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backends/moe_case.hpp"
+#include "checkpoint/json.hpp"
+#include "checkpoint/scratch_folder.hpp"
+#include "prepared/layer_file.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+namespace {
+
+PreparedManifest example() {
+  const test::LayerSpec spec{
+      .experts = 3,
+      .hidden_size = 48,
+      .intermediate_size = 80,
+      .weight = DType::f4_e2m1,
+      .activation = {.kind = Activation::swigluoai, .alpha = 1.702F, .beta = 1, .limit = 7.1F}};
+  const MoeWeights weights = test::random_weights(spec);
+  PreparedLayerInfo layer;
+  layer.layer = 4;
+  layer.file = "prepared/layer-00004.safetensors";
+  layer.backend = "cpu_generic";
+  layer.problem = test::problem_of(spec, 2, 1);
+  layer.problem.where = "model.layers.4.mlp.experts";
+  layer.plan = *find_backend("cpu_generic")->plan_moe(layer.problem, weights.experts[0]);
+  layer.first_expert = 3;
+  layer.all_experts = 6;
+  layer.all_features = 80;
+  const std::string hash(32, 'a');
+  return {.split = {.tensor_ranks = 1, .expert_ranks = 2, .rank = 1},
+          .source_hash = hash,
+          .source = {{.name = "model.safetensors", .bytes = 12, .hash = hash}},
+          .layers = {layer},
+          .files = {{.name = layer.file, .bytes = 34, .hash = hash}}};
+}
+
+Result<PreparedManifest> parsed(const std::string& text) {
+  FEWBIT_TRY(const Json json, Json::parse(text, "m.json"));
+  return parse_manifest(json, "m.json");
+}
+
+TEST(Manifest, SurvivesJsonExactly) {
+  const PreparedManifest manifest = example();
+  const auto back = parsed(manifest_json(manifest).dump());
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(manifest_json(*back).dump(), manifest_json(manifest).dump());
+  const MoeProblem& a = manifest.layers[0].problem;
+  const MoeProblem& b = back->layers[0].problem;
+  EXPECT_EQ(a.gate_up, b.gate_up);
+  EXPECT_EQ(a.down, b.down);
+  EXPECT_EQ(a.activation, b.activation);
+  EXPECT_EQ(manifest.layers[0].plan, back->layers[0].plan);
+  EXPECT_EQ(back->split, manifest.split);
+}
+
+// Each hostile value is named by its path, with what was expected.
+TEST(Manifest, RefusesEveryFieldOutOfItsRange) {
+  const std::string good = manifest_json(example()).dump();
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* error;
+  };
+  const Case cases[] = {
+      {R"("format":"fewbit-prepared")", R"("format":"x")", "format: expected"},
+      {R"("version":1)", R"("version":2)", "version 2, this fewbit reads version 1"},
+      {R"("version":1)", R"("version":"1")", "version: expected an integer"},
+      {R"("rank":1)", R"("rank":2)", "split.rank: expected an integer from 0 to 1, found 2"},
+      {R"("tensor_ranks":1)", R"("tensor_ranks":0)", "split.tensor_ranks: expected"},
+      {R"("hidden_size":48)", R"("hidden_size":-1)",
+       "layers[0].problem.hidden_size: expected an integer from 1 to 2147483647, found -1"},
+      {R"("hidden_size":48)", R"("hidden_size":1e99)", "layers[0].problem.hidden_size: expected"},
+      {R"("num_experts":3)", R"("num_experts":4000000000)", "layers[0].problem.num_experts"},
+      {R"("num_experts":3)", R"("num_experts":7)", "layers[0].all_experts: expected"},
+      {R"("first_expert":3)", R"("first_expert":4)",
+       "layers[0].first_expert: expected an integer from 0 to 3, found 4"},
+      {R"("weight":"f4_e2m1")", R"("weight":"f9")", "layers[0].problem.gate_up.weight: expected"},
+      {R"("packing":"nibbles_k")", R"("packing":7)", "layers[0].problem.gate_up.packing: expected"},
+      {R"("kind":"swigluoai")", R"("kind":"tanh")", "layers[0].problem.activation.kind: expected"},
+      {R"("use":"packed")", R"("use":"odd")", "layers[0].buffers[0].use: expected one of packed"},
+      {R"("alignment":64)", R"("alignment":48)", "alignment 48, expected a power of two"},
+      {R"("shape":[)", R"("shape":[9223372036854775807,9,)", "layers[0].buffers[0].shape"},
+      {R"("shape":[)", R"("shape":[-5,)", "layers[0].buffers[0].shape: expected integers from 0"},
+      {R"("name":"gate.scales")", R"("name":"gate.codes")", "planned twice"},
+      {R"("file":"prepared/layer-00004.safetensors")", R"("file":"../../etc/passwd")",
+       "layers[0].file: expected a file name below the folder"},
+      {R"("file":"prepared/layer-00004.safetensors")", R"("file":"other")",
+       "file \"other\" of layer 4 is not among the 1 files"},
+      {R"("name":"prepared/layer-00004.safetensors")", R"("name":"/etc/passwd")",
+       "files[0].name: expected a file name below the folder"},
+      {R"("bytes":34)", R"("bytes":-1)", "files[0].bytes: expected"},
+      {R"("bytes":34)", R"("bytes":18446744073709551616)", "files[0].bytes: expected"},
+      {R"("xxh3_128":"a)", R"("xxh3_128":"g)", ""},
+      {R"("layers":[)", R"("layers":[7,)", "layers[0]: expected an object, found 7"},
+      {R"("layers":[)", R"("layers":3,"other":[)", "layers: expected an array of objects, found 3"},
+  };
+  for (const Case& each : cases) {
+    const auto manifest = parsed(replaced(each.from, each.to));
+    if (std::string_view(each.error).empty()) continue;
+    ASSERT_FALSE(manifest) << each.to;
+    EXPECT_NE(manifest.error().message().find(each.error), std::string::npos)
+        << manifest.error().message();
+    EXPECT_EQ(manifest.error().where.substr(0, 6), "m.json");
+  }
+}
+
+// No cut of the text is taken for a manifest, and none does harm.
+TEST(Manifest, RefusesEveryTruncation) {
+  const std::string good = manifest_json(example()).dump();
+  for (std::size_t size = 0; size < good.size(); size += 7) {
+    EXPECT_FALSE(parsed(good.substr(0, size))) << size;
+  }
+}
+
+TEST(LayerFile, HoldsEveryBufferAtItsAlignmentAndIsRefusedWhenItDoesNotFit) {
+  const PreparedLayerInfo layer = example().layers[0];
+  const LayerFile plan = *plan_layer_file(layer);
+  std::string content = plan.header;
+  content.resize(plan.bytes, '\1');
+  const ScratchFolder folder;
+  const auto map = [&](const PreparedLayerInfo& info, const std::string& bytes) {
+    return map_layer(info, *MappedFile::open(folder.write("layer.safetensors", bytes)));
+  };
+  const auto memory = map(layer, content);
+  ASSERT_TRUE(memory) << memory.error().message();
+  EXPECT_TRUE(check_memory(layer.plan, *memory, "test"));
+  for (std::size_t i = 0; i < plan.begin.size(); ++i) EXPECT_EQ(plan.begin[i] % 64, 0U) << i;
+
+  const auto cut = map(layer, content.substr(0, content.size() - 1));
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code, ErrorCode::corrupt);
+  EXPECT_NE(cut.error().message().find("layer.safetensors"), std::string::npos);
+
+  PreparedLayerInfo other = layer;
+  other.plan.buffers[0].layout = "marlin";
+  const auto renamed = map(other, content);
+  ASSERT_FALSE(renamed);
+  EXPECT_NE(renamed.error().message().find("gate.codes:marlin\": missing among"),
+            std::string::npos);
+  other = layer;
+  other.plan.experts = 2;
+  const auto fewer = map(other, content);
+  ASSERT_FALSE(fewer);
+  EXPECT_NE(fewer.error().message().find("fewbit_prepared.json says u8 [2, "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fewbit
