@@ -5,18 +5,41 @@
 #include <memory>
 
 #include "command.hpp"
+#include "problem_options.hpp"
 #include "table.hpp"
 
 namespace fewbit::cli {
 namespace {
 
 struct Options : CommonOptions {
-  std::string device = "cpu";
+  DeviceOption device;
+  bool foreign = false;
 };
 
+std::vector<BackendDescription> backends_for(const Options& options, const DeviceInfo& device) {
+  if (!options.foreign) return list_backends(device);
+  std::vector<BackendDescription> list;
+  for (const Engine engine : {Engine::vllm, Engine::sglang, Engine::flashinfer}) {
+    for (BackendDescription& backend : list_backends(device, engine)) {
+      list.push_back(std::move(backend));
+    }
+  }
+  return list;
+}
+
+void print_foreign(const std::vector<BackendDescription>& list, const DeviceInfo& device) {
+  Table table({Align::left, Align::left, Align::left, Align::left, Align::left});
+  table.add({"backend", "engine", "usable", "layout", "summary"});
+  for (const BackendDescription& backend : list) {
+    table.add({backend.name, engine_name(backend.engine), backend.usable ? "yes" : "no",
+               backend.layout, backend.summary});
+  }
+  print_out("of other engines, not run here, on {}:\n{}", device.name, table.text());
+}
+
 Result<int> run_backends(const Options& options) {
-  FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
-  const std::vector<BackendDescription> list = list_backends(device);
+  FEWBIT_TRY(const DeviceInfo device, describe_device(options.device.text));
+  const std::vector<BackendDescription> list = backends_for(options, device);
   if (options.json) {
     Json rows{Json::Array{}};
     for (const BackendDescription& backend : list) {
@@ -26,9 +49,15 @@ Result<int> run_backends(const Options& options) {
       row.set("layout", backend.layout);
       row.set("built", backend.built);
       row.set("usable", backend.usable);
+      row.set("engine", engine_name(backend.engine));
+      row.set("runs_here", backend.engine == Engine::fewbit);
       rows.push_back(row);
     }
     print_json(rows);
+    return exit_fine;
+  }
+  if (options.foreign) {
+    print_foreign(list, device);
     return exit_fine;
   }
   Table table({Align::left, Align::left, Align::left, Align::left, Align::left});
@@ -37,7 +66,8 @@ Result<int> run_backends(const Options& options) {
     table.add({backend.name, backend.built ? "yes" : "no", backend.usable ? "yes" : "no",
                backend.layout, backend.summary});
   }
-  print_out("in order of preference, on {} ({}):\n{}", options.device, device.name, table.text());
+  print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
+            table.text());
   return exit_fine;
 }
 
@@ -46,9 +76,13 @@ Result<int> run_backends(const Options& options) {
 void add_backends(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("backends", "The backends of this binary, best first");
-  command->add_option("--device", options->device, "Device to ask for: cpu, cpu:avx2 …");
+  add_device_option(*command, options->device);
+  command->add_flag("--foreign", options->foreign,
+                    "Those of vLLM, SGLang and FlashInfer, which fewbit knows but does not run");
   add_json_option(*command, *options);
-  command->footer("Examples:\n  fewbit backends\n  fewbit backends --device cpu:generic");
+  command->footer(
+      "Examples:\n  fewbit backends\n  fewbit backends --device cpu:generic\n"
+      "  fewbit backends --foreign --device sm_90");
   set_body(*command, *options, exit_code, [options] { return run_backends(*options); });
 }
 

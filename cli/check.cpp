@@ -12,6 +12,7 @@
 #include "memory_plan.hpp"
 #include "model/families/family.hpp"
 #include "prepared_page.hpp"
+#include "problem_options.hpp"
 #include "progress.hpp"
 #include "scheme/validation.hpp"
 #include "select/select.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct Options : CommonOptions {
   std::string path;
   std::string source;
+  DeviceOption device;
   bool headers_only = false;
   bool weights = false;
 
@@ -40,8 +42,10 @@ struct Report {
   Inventory inventory;
   std::optional<ModelConfig> config;
   std::string config_error;
+  std::string device = "cpu";
   std::optional<LayerProblem> layer;  // of the first MoE layer
   std::optional<Selection> selection;
+  std::vector<Selection> engines;  // what other engines would choose
   std::string layer_error;
   std::optional<MemoryPlan> memory;
   Splits splits;
@@ -75,11 +79,16 @@ void add_layer_error(Report& report, const Error& error) {
       {Level::error, "layer-not-runnable", error.where, error.what, "experts that can be run"});
 }
 
+std::string machine_name(const Report& report) {
+  return report.device == "cpu" ? "this machine" : report.device;
+}
+
 void add_no_backend(Report& report) {
   report.layer_error = "no backend can run the experts";
-  report.findings.push_back({Level::info, "layer-not-runnable", "experts",
-                             "no backend for them on this machine: see the table below",
-                             "one; `fewbit convert` writes weights that every backend runs"});
+  report.findings.push_back(
+      {Level::info, "layer-not-runnable", "experts",
+       fmt::format("no backend for them on {}: see the table below", machine_name(report)),
+       "one; `fewbit convert` writes weights that every backend runs"});
 }
 
 // What can run the experts; a checkpoint that can't be run is still worth a page.
@@ -92,8 +101,13 @@ void describe_layer(Report& report) {
   if (!family) add_not_runnable(report, family.error());
   auto layer = first_moe_layer(report.checkpoint, report.identified, *config, DType::bf16);
   if (!layer) return add_layer_error(report, layer.error());
-  const auto device = detect_cpu();
+  const auto device = describe_device(report.device);
   if (!device) return add_layer_error(report, device.error());
+  for (const Engine engine : {Engine::vllm, Engine::sglang, Engine::flashinfer}) {
+    auto other = select_backend(layer->problem, *device, {.backend = "", .engine = engine});
+    if (!other) other = examine_backends(layer->problem, *device, engine);
+    if (other) report.engines.push_back(*std::move(other));
+  }
   auto selection = examine_backends(layer->problem, *device);
   if (!selection) return add_layer_error(report, selection.error());
   const auto choice = select_backend(layer->problem, *device);
@@ -142,7 +156,8 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
-  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  report.device = options.device.text;
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
   FEWBIT_TRY(const std::vector<Finding> found, validate_visibly(report, options));
@@ -210,14 +225,24 @@ void print_findings(const std::vector<Finding>& findings) {
   print_out("\n");
 }
 
+// `explain --engine` has the reasons.
+void print_engines(const Report& report) {
+  std::string text;
+  for (const Selection& selection : report.engines) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", engine_name(selection.engine),
+                        selection.chosen.empty() ? "none" : selection.chosen);
+  }
+  print_out("  other engines there would choose: {}\n", text);
+}
+
 void print_layer(const Report& report) {
   if (!report.layer_error.empty()) {
     print_out("experts can't run here: {}\n", report.layer_error);
   }
   if (!report.selection) return;
   const LayerProblem& layer = *report.layer;
-  print_out("experts on this machine: {} of {} MoE layers like {}\n", layer.similar_layers,
-            layer.moe_layers, layer.problem.where);
+  print_out("experts on {}: {} of {} MoE layers like {}\n", machine_name(report),
+            layer.similar_layers, layer.moe_layers, layer.problem.where);
   for (const Candidate& candidate : report.selection->candidates) {
     const bool chosen = candidate.backend == report.selection->chosen;
     print_out("  {:<12} {}\n", candidate.backend,
@@ -228,6 +253,7 @@ void print_layer(const Report& report) {
       print_out("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
     }
   }
+  print_engines(report);
 }
 
 void print_plans(const Report& report) {
@@ -251,6 +277,9 @@ Json report_json(const Report& report) {
   if (!report.config_error.empty()) out.set("config_error", report.config_error);
   if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
   if (report.selection) out.set("selection", selection_json(*report.selection));
+  Json engines{Json::Array{}};
+  for (const Selection& selection : report.engines) engines.push_back(selection_json(selection));
+  out.set("engines", engines);
   if (report.memory) out.set("memory", memory_json(*report.memory));
   out.set("splits", splits_json(report.splits));
   return out;
@@ -296,6 +325,7 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_option(
       "--source", options->source,
       "Of a prepared model: unpack every expert and compare it with this checkpoint");
+  add_device_option(*command, options->device);
   add_json_option(*command, *options);
   command->footer(
       "Exit code 1 when there is a warning or an error.\n"

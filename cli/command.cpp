@@ -169,24 +169,31 @@ Json finding_json(const Finding& finding) {
   return out;
 }
 
+Json refusals_json(const std::vector<Refusal>& refusals) {
+  Json list{Json::Array{}};
+  for (const Refusal& refusal : refusals) {
+    Json entry;
+    entry.set("reason", reason_name(refusal.reason));
+    entry.set("needs", refusal.needs);
+    entry.set("has", refusal.has);
+    list.push_back(entry);
+  }
+  return list;
+}
+
 Json selection_json(const Selection& selection) {
   Json candidates{Json::Array{}};
   for (const Candidate& candidate : selection.candidates) {
-    Json refusals{Json::Array{}};
-    for (const Refusal& refusal : candidate.refusals) {
-      Json entry;
-      entry.set("reason", reason_name(refusal.reason));
-      entry.set("needs", refusal.needs);
-      entry.set("has", refusal.has);
-      refusals.push_back(entry);
-    }
     Json entry;
     entry.set("backend", candidate.backend);
     entry.set("usable", candidate.refusals.empty());
-    entry.set("refusals", refusals);
+    entry.set("refusals", refusals_json(candidate.refusals));
+    if (!candidate.only_forced.empty()) entry.set("only_forced", candidate.only_forced);
     candidates.push_back(entry);
   }
   Json out;
+  out.set("engine", engine_name(selection.engine));
+  out.set("runs_here", selection.engine == Engine::fewbit);
   out.set("chosen", selection.chosen);
   out.set("forced", selection.forced);
   out.set("numerics", selection.numerics);

@@ -69,6 +69,7 @@ Result<DType> parse_activation_dtype(const std::string& name);
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
 Json finding_json(const Finding& finding);
+Json refusals_json(const std::vector<Refusal>& refusals);
 Json selection_json(const Selection& selection);
 
 // Each command's file adds itself.

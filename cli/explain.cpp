@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fewbit explain DIR: the backend table of a layer: chosen, refused, every reason.
+// fewbit explain DIR: the backend table of a layer: chosen, refused, every reason. Of any machine,
+// any engine, and of published layers without a checkpoint.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "command.hpp"
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
+#include "problem_options.hpp"
 #include "select/select.hpp"
 
 namespace fewbit::cli {
@@ -16,7 +18,9 @@ namespace {
 
 struct Options : CommonOptions {
   std::string path;
-  std::string device = "cpu";
+  DeviceOption device;
+  SpreadOptions spread;
+  ProblemOptions problem;
   std::string backend;
   std::string activation_dtype = "bf16";
   int layer = -1;
@@ -24,6 +28,7 @@ struct Options : CommonOptions {
 
 Result<MoeProblem> problem_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
+  if (!options.problem.name.empty()) return named_problem(options.problem, dtype);
   if (is_prepared(options.path)) return prepared_problem(options.path, options.layer, dtype);
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
@@ -35,13 +40,12 @@ Result<MoeProblem> problem_of(const Options& options) {
   return std::move(layer.problem);
 }
 
-std::string check_device(const std::string& text) {
-  const auto device = describe_device(text);
-  return device ? "" : device.error().message();
-}
-
 // A forced backend that refuses is worth its own words; for the rest there is the table.
 std::string way_out(const Error& error, const Selection& selection) {
+  if (selection.engine != Engine::fewbit) {
+    return fmt::format("error: no backend of {} takes it as it is\n",
+                       engine_name(selection.engine));
+  }
   const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
                                     [](const Candidate& c) { return c.refusals.empty(); });
   if (possible) return "error: " + printable(error.message()) + "\n";
@@ -49,46 +53,76 @@ std::string way_out(const Error& error, const Selection& selection) {
          "every backend runs\n";
 }
 
-Json problem_json(const MoeProblem& problem) {
-  Json out;
-  out.set("hidden_size", problem.hidden_size);
-  out.set("intermediate_size", problem.intermediate_size);
-  out.set("num_experts", problem.num_experts);
-  out.set("top_k", std::int64_t{problem.top_k});
-  out.set("gate_up_scheme", scheme_text(problem.gate_up));
-  out.set("down_scheme", scheme_text(problem.down));
-  out.set("weight_dtype", dtype_name(problem.gate_up.weight));
-  out.set("activation", activation_name(problem.activation.kind));
-  out.set("activation_dtype", dtype_name(problem.activation_dtype));
-  out.set("biases", problem.biases);
+struct Answer {
+  MoeProblem whole;
+  MoeProblem share;  // of one rank
+  DeviceInfo device;
+  Engine engine = Engine::fewbit;
+  Selection selection;
+  std::optional<Error> error;  // nothing was chosen
+};
+
+Result<Answer> answer(const Options& options) {
+  Answer out;
+  FEWBIT_TRY(out.whole, problem_of(options));
+  FEWBIT_TRY(out.device, describe_device(options.device.text));
+  FEWBIT_TRY(out.engine, options.spread.engine_asked());
+  FEWBIT_TRY(const Parallel parallel, options.spread.parallel());
+  FEWBIT_TRY(out.share, rank_problem(out.whole, parallel));
+  FEWBIT_TRY(out.selection, examine_backends(out.share, out.device, out.engine));
+  const auto choice = select_backend(out.share, out.device, {options.backend, out.engine});
+  if (choice) {
+    out.selection = *choice;
+  } else {
+    out.error = choice.error();
+  }
+  return out;
+}
+
+Json answer_json(const Answer& a) {
+  Json out = selection_json(a.selection);
+  out.set("layer", a.whole.where);
+  out.set("device", a.device.name);
+  out.set("problem", problem_json(a.share));
+  out.set("splits", splits_by_backend_json(a.whole, a.device, a.engine));
+  if (a.error) out.set("error", a.error->message());
   return out;
 }
 
 Result<int> run_explain(const Options& options) {
-  FEWBIT_TRY(const MoeProblem problem, problem_of(options));
-  FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
-  FEWBIT_TRY(Selection selection, examine_backends(problem, device));
-  const auto choice = select_backend(problem, device, {options.backend});
-  if (choice) selection = *choice;
-  const bool usage = !choice && is_environment_error(choice.error());
+  if (options.path.empty() == options.problem.name.empty()) {
+    constexpr const char* what = "expected either DIR or --problem";
+    print_usage_error(what, options.json);
+    print_err("error: explain: {}\n", what);
+    return exit_usage;
+  }
+  FEWBIT_TRY(const Answer a, answer(options));
   if (options.json) {
-    Json out = selection_json(selection);
-    out.set("layer", problem.where);
-    out.set("problem", problem_json(problem));
-    out.set("device", device.name);
-    if (!choice) out.set("error", choice.error().message());
-    print_json(out);
+    print_json(answer_json(a));
   } else {
-    if (is_prepared(options.path)) {
+    if (!options.path.empty() && is_prepared(options.path)) {
       FEWBIT_TRY(const std::string line, prepared_line(options.path));
       print_out("{}\n\n", line);
     }
-    print_out("{}", explain(problem, device, selection));
+    print_out("{}", explain(a.share, a.device, a.selection));
+    print_out("{}", splits_by_backend_text(a.whole, a.device, a.engine));
     std::fflush(stdout);
   }
-  if (!choice && !options.json) print_err("{}", way_out(choice.error(), selection));
-  if (usage) return exit_usage;
-  return choice ? exit_fine : exit_failure;
+  if (a.error && !options.json) print_err("{}", way_out(*a.error, a.selection));
+  if (a.error && is_environment_error(*a.error)) return exit_usage;
+  return a.error ? exit_failure : exit_fine;
+}
+
+// Of any engine.
+void add_any_backend_option(CLI::App& command, std::string& name) {
+  std::vector<std::string> names;
+  for (const Engine engine : {Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer}) {
+    for (const BackendDescription& backend : list_backends(DeviceInfo{}, engine)) {
+      names.push_back(backend.name);
+    }
+  }
+  command.add_option("--backend", name, "Force the experts' backend: used or refused")
+      ->check(CLI::IsMember(names));
 }
 
 }  // namespace
@@ -98,20 +132,20 @@ void add_explain(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("explain", "Which backend runs an MoE layer, and why the others don't");
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")
-      ->required()
       ->check(not_empty);
   command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
       ->check(CLI::Range(0, 1 << 20));
-  command
-      ->add_option("--device", options->device,
-                   "cpu (this machine), cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx")
-      ->check(CLI::Validator(check_device, "DEVICE"));
-  add_backend_option(*command, options->backend);
+  add_device_option(*command, options->device);
+  add_spread_options(*command, options->spread);
+  add_problem_options(*command, options->problem);
+  add_any_backend_option(*command, options->backend);
   add_activation_dtype_option(*command, options->activation_dtype);
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit explain models/tiny-moe\n"
-      "  fewbit explain DIR --device cpu:avx2 --json");
+      "  fewbit explain DIR --device cpu:avx2 --json\n"
+      "  fewbit explain DIR --engine vllm --device sm_90 --tp 4\n"
+      "  fewbit explain --problem gpt-oss-20b/mxfp4 --engine vllm --device sm_120");
   set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
 }
 

@@ -49,17 +49,55 @@ struct DeviceInfo {
   int usable_threads = 1;  // min(affinity, floor(cgroup quota), physical cores)
   std::uint64_t memory_bytes = 0;
   // CUDA
-  int compute_capability = 0;  // 90 for 9.0
-  int sm_count = 0;
+  int compute_capability = 0;             // 90 for 9.0
+  int sm_count = 0;                       // Xe cores of an XPU
+  std::uint64_t shared_memory_bytes = 0;  // that one thread block can have
   // What this binary holds code for: "generic", "avx2", "sm_90a" …
   std::vector<std::string> built_for;
 };
 // This machine, detected once; FEWBIT_ISA applied. Error: FEWBIT_ISA unknown, or above the machine.
 Result<DeviceInfo> detect_cpu();
-// "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu" (this machine). Error lists them.
+// "cpu" (this machine), "cpu:generic", "cpu:neon", "cpu:avx2", "cpu:avx512", "cpu:amx"; "sm_75" to
+// "sm_121" with the public figures of a card of that capability; "xpu". Error lists them.
 Result<DeviceInfo> describe_device(std::string_view text);
 
 enum class RouterWeightSide { output, input };
+
+// How tokens reach the ranks that hold their experts.
+enum class TokenExchange {
+  none,  // no other rank holds experts, or every rank sees all tokens
+  allgather,
+  deepep_high_throughput,
+  deepep_low_latency,  // experts see batches, not tokens in order
+  nixl,                // the same
+  flashinfer_one_sided,
+  flashinfer_two_sided,
+};
+const char* exchange_name(TokenExchange exchange);
+Result<TokenExchange> exchange_from_name(std::string_view name);
+
+// How experts are picked and weighted, as engines tell it apart.
+enum class Routing {
+  softmax,      // softmax, then the top k as they are
+  renormalize,  // softmax over the top k
+  deepseek_v3,  // sigmoid with a correction bias, top k of the top groups, renormalized
+  llama4,       // the top one, sigmoid
+  sigmoid,      // as they are
+  sigmoid_renormalize,
+  minimax2,       // sigmoid with a correction bias, no groups, renormalized
+  sqrt_softplus,  // DeepSeek-V4
+  other,
+};
+const char* routing_name(Routing routing);
+Result<Routing> routing_from_name(std::string_view name);
+
+// How the layer is spread; the sizes of a problem are those of one rank.
+struct Parallel {
+  int tensor = 1;
+  int expert = 1;
+  TokenExchange exchange = TokenExchange::none;
+  bool operator==(const Parallel&) const = default;
+};
 
 // Everything a backend's rules may ask about one MoE layer.
 struct MoeProblem {
@@ -76,6 +114,13 @@ struct MoeProblem {
   bool biases = false;          // some expert adds a bias to a product
   std::int64_t max_tokens = 1;  // workspace is planned for this many
   std::string where;            // "model.layers.0.mlp" for messages
+  // Of the router and of the other ranks; our own backends don't mind.
+  Routing routing = Routing::renormalize;
+  int router_groups = 1;
+  int top_groups = 1;
+  DType router_dtype = DType::bf16;  // of the logits
+  std::int64_t routed_experts = 0;   // on all ranks; 0: num_experts
+  Parallel parallel;
 };
 // Sizes taken from the weights. Error inconsistent when experts mix schemes (names both).
 Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,
@@ -89,7 +134,9 @@ enum class Reason {
   activation,  // activation function or its parameters
   dtype,       // activation dtype
   shape,       // divisibility, sizes
-  routing,     // top-k, expert map, router weight side
+  routing,     // routing method, top-k, expert map, router weight side
+  parallel,    // token exchange, expert parallel
+  engine,      // another engine than the one asked for
 };
 const char* reason_name(Reason reason);
 
@@ -100,12 +147,20 @@ struct Refusal {
   std::string has;
 };
 
+// Whose kernels run the layer. For the others fewbit decides and prepares as they would.
+enum class Engine { fewbit, vllm, sglang, flashinfer };
+const char* engine_name(Engine engine);  // "vLLM"
+// "fewbit", "vllm", "sglang", "flashinfer". Error lists them.
+Result<Engine> engine_from_name(std::string_view name);
+
 struct Candidate {
   std::string backend;
   std::vector<Refusal> refusals;  // empty: it can run the layer
+  std::string only_forced;        // not empty: chosen only when asked for by name, and why
 };
 
 struct Selection {
+  Engine engine = Engine::fewbit;
   std::string chosen;
   bool forced = false;
   std::vector<Candidate> candidates;  // in order of preference, reference last
@@ -113,9 +168,11 @@ struct Selection {
 };
 
 struct SelectOptions {
-  // Forced backend; empty: FEWBIT_BACKEND, else the first without refusals.
+  // Forced backend; empty: FEWBIT_BACKEND (engine fewbit only), else the first without refusals.
   std::string backend;
+  Engine engine = Engine::fewbit;
 };
+// Only engine fewbit runs here: a selection for another one tells what that engine would choose.
 // Errors: unsupported (forced backend refused: lists every unmet need; or no backend at all),
 // invalid_argument (unknown backend name: lists the known ones).
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,
@@ -127,10 +184,12 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
 struct BackendDescription {
   std::string name;
   std::string summary;
-  bool built = false;   // this binary holds it
-  bool usable = false;  // and this device can run it
-  std::string layout;   // what prepare makes
+  bool built = false;              // this binary holds it
+  bool usable = false;             // and this device can run it
+  std::string layout;              // what prepare makes
+  Engine engine = Engine::fewbit;  // whose kernels read that
 };
-std::vector<BackendDescription> list_backends(const DeviceInfo& device);
+std::vector<BackendDescription> list_backends(const DeviceInfo& device,
+                                              Engine engine = Engine::fewbit);
 
 }  // namespace fewbit

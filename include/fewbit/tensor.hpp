@@ -68,7 +68,7 @@ Result<std::int64_t> shape_elements(std::span<const std::int64_t> shape);
 // Bytes of a dense tensor; error `limit` on overflow, `corrupt` when the bits do not fill bytes.
 Result<std::uint64_t> tensor_bytes(DType dtype, std::span<const std::int64_t> shape);
 
-enum class DeviceKind : std::uint8_t { cpu, cuda };
+enum class DeviceKind : std::uint8_t { cpu, cuda, xpu };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;

@@ -22,6 +22,9 @@ const Backend* find_backend(std::string_view name) {
   for (const Backend* backend : all_backends()) {
     if (backend->name == name) return backend;
   }
+  for (const Backend* backend : foreign_backends()) {
+    if (backend->name == name) return backend;
+  }
   return nullptr;
 }
 

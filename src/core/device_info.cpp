@@ -22,6 +22,27 @@ constexpr std::array<NamedLevel, 5> levels = {{{IsaLevel::generic, "generic"},
                                                {IsaLevel::avx512, "avx512"},
                                                {IsaLevel::amx, "amx"}}};
 
+// A card of each capability with its public figures.
+struct NamedGpu {
+  const char* name;
+  int capability;
+  const char* card;
+  int sm_count;
+  int shared_kib;  // that one thread block can have
+  int memory_gib;
+};
+constexpr std::array<NamedGpu, 10> gpus = {{{"sm_75", 75, "T4", 40, 64, 16},
+                                            {"sm_80", 80, "A100", 108, 163, 80},
+                                            {"sm_86", 86, "RTX 3090", 82, 99, 24},
+                                            {"sm_87", 87, "Jetson AGX Orin", 16, 163, 64},
+                                            {"sm_89", 89, "RTX 4090", 128, 99, 24},
+                                            {"sm_90", 90, "H100", 132, 227, 80},
+                                            {"sm_100", 100, "B200", 148, 227, 180},
+                                            {"sm_103", 103, "B300", 148, 227, 270},
+                                            {"sm_120", 120, "RTX 5090", 170, 99, 32},
+                                            {"sm_121", 121, "GB10", 48, 99, 128}}};
+constexpr std::uint64_t kib = 1024;
+
 // "generic, neon, …", each with a prefix.
 std::string known_names(const std::string& prefix) {
   std::string text;
@@ -52,6 +73,36 @@ CpuFeatures features_of_level(IsaLevel level) {
   features.amx_int8 = features.amx_tile;
   features.avx512_bf16 = features.amx_tile;  // every CPU with AMX has it
   return features;
+}
+
+std::string known_devices() {
+  std::string text = "cpu, " + known_names("cpu:");
+  for (const NamedGpu& gpu : gpus) text += std::string(", ") + gpu.name;
+  return text + ", xpu";
+}
+
+DeviceInfo described_gpu(const NamedGpu& gpu) {
+  DeviceInfo device;
+  device.kind = DeviceKind::cuda;
+  device.name = std::string("described ") + gpu.name + " (" + gpu.card + ")";
+  device.compute_capability = gpu.capability;
+  device.sm_count = gpu.sm_count;
+  device.shared_memory_bytes = gpu.shared_kib * kib;
+  device.memory_bytes = gpu.memory_gib * kib * kib * kib;
+  device.built_for = built_for();
+  return device;
+}
+
+// Figures of an Arc B580.
+DeviceInfo described_xpu() {
+  DeviceInfo device;
+  device.kind = DeviceKind::xpu;
+  device.name = "described xpu (Arc B580)";
+  device.sm_count = 20;
+  device.shared_memory_bytes = 128 * kib;
+  device.memory_bytes = 12 * kib * kib * kib;
+  device.built_for = built_for();
+  return device;
 }
 
 DeviceInfo detect_machine() {
@@ -145,9 +196,24 @@ Result<DeviceInfo> describe_device(std::string_view text) {
       return device;
     }
   }
+  for (const NamedGpu& gpu : gpus) {
+    if (text == gpu.name) return described_gpu(gpu);
+  }
+  if (text == "xpu") return described_xpu();
   return Error{ErrorCode::invalid_argument,
-               "unknown device " + quote(text) + ", expected one of cpu, " + known_names("cpu:"),
-               ""};
+               "unknown device " + quote(text) + ", expected one of " + known_devices(), ""};
+}
+
+std::string device_label(const DeviceInfo& device) {
+  switch (device.kind) {
+    case DeviceKind::cpu:
+      return "CPU " + device.name;
+    case DeviceKind::cuda:
+      return "CUDA device " + device.name;
+    case DeviceKind::xpu:
+      return "XPU " + device.name;
+  }
+  return device.name;
 }
 
 }  // namespace fewbit

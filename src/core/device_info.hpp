@@ -17,4 +17,7 @@ bool has_isa(const CpuFeatures& features, IsaLevel level);
 // (names both).
 Result<IsaLevel> isa_in_use(const CpuFeatures& features, const std::optional<std::string>& cap);
 
+// "CPU some CPU", "CUDA device NVIDIA H100", "XPU Arc B580".
+std::string device_label(const DeviceInfo& device);
+
 }  // namespace fewbit

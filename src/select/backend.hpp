@@ -77,11 +77,28 @@ struct Backend {
   // matrix is read in place. Empty on overflow. No function: all are read in place.
   std::optional<std::uint64_t> (*packed_bytes)(const Scheme&, std::int64_t n,
                                                std::int64_t k) = nullptr;
+  // Whose kernels run what is prepared; only fewbit's run here.
+  Engine engine = Engine::fewbit;
+  // Not empty: the engine chooses it only when asked for by name, and why.
+  const char* only_forced = "";
+  // How products are computed, where it is not simply the activations' type and `accumulation`.
+  const char* arithmetic = nullptr;
+
+  bool runs_here() const { return engine == Engine::fewbit; }
 };
 
-// In order of preference, reference last.
+// Those that run here, in order of preference, reference last.
 std::span<const Backend* const> all_backends();
-// nullptr when unknown.
+// Those of other engines.
+std::span<const Backend* const> foreign_backends();
+// Of that engine, in its order of preference for the problem and device; then its others.
+struct RankedBackend {
+  const Backend* backend = nullptr;
+  const char* only_forced = "";  // not empty: never chosen by itself, and why
+};
+std::vector<RankedBackend> backends_of(Engine engine, const MoeProblem& problem,
+                                       const DeviceInfo& device);
+// Of any engine; nullptr when unknown.
 const Backend* find_backend(std::string_view name);
 
 }  // namespace fewbit

@@ -25,31 +25,44 @@ std::string device_text(const DeviceInfo& device) {
                        device.compute_capability / 10, device.compute_capability % 10,
                        device.sm_count);
   }
+  if (device.kind == DeviceKind::xpu) {
+    return fmt::format("{}XPU, {} Xe cores", name, device.sm_count);
+  }
   return fmt::format("{}{}, {} thread{}", name, isa_name(device.isa), device.usable_threads,
                      device.usable_threads == 1 ? "" : "s");
 }
 
 std::string verdict(const Candidate& candidate, const Selection& selection) {
   if (candidate.backend == selection.chosen) return selection.forced ? "chosen, forced" : "chosen";
-  return candidate.refusals.empty() ? "possible" : "refused";
+  if (!candidate.refusals.empty()) return "refused";
+  if (candidate.only_forced.empty()) return "possible";
+  return "only when forced: " + candidate.only_forced;
+}
+
+std::string parallel_text(const MoeProblem& problem) {
+  const Parallel& parallel = problem.parallel;
+  if (parallel == Parallel{}) return "";
+  return fmt::format(
+      "         one rank of tensor parallel {}, expert parallel {}, token exchange {}\n",
+      parallel.tensor, parallel.expert, exchange_name(parallel.exchange));
 }
 
 std::string problem_text(const MoeProblem& problem) {
   return fmt::format(
       "layer    {}\n"
       "         {} experts, top-{}, hidden {}, intermediate {}, {}\n"
-      "         router weight on the {}{}\n"
+      "         router weight on the {}{}, routing {}\n{}"
       "weights  gate and up {}\n"
       "         down {}\n",
       problem.where, problem.num_experts, problem.top_k, problem.hidden_size,
       problem.intermediate_size, activation_text(problem.activation),
       problem.router_weight_side == RouterWeightSide::output ? "output" : "input",
-      problem.expert_map ? ", expert map" : "", scheme_text(problem.gate_up),
-      scheme_text(problem.down));
+      problem.expert_map ? ", expert map" : "", routing_name(problem.routing),
+      parallel_text(problem), scheme_text(problem.gate_up), scheme_text(problem.down));
 }
 
 std::string candidate_text(const Candidate& candidate, const Selection& selection) {
-  std::string text = fmt::format("  {:<16} {}\n", candidate.backend, verdict(candidate, selection));
+  std::string text = fmt::format("  {:<26} {}\n", candidate.backend, verdict(candidate, selection));
   for (const Refusal& refusal : candidate.refusals) {
     fmt::format_to(std::back_inserter(text), "    {}: needs {}, has {}\n",
                    reason_name(refusal.reason), refusal.needs, refusal.has);
@@ -62,14 +75,18 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
 std::string explain(const MoeProblem& problem, const DeviceInfo& device,
                     const Selection& selection) {
   std::string text = problem_text(problem);
-  fmt::format_to(std::back_inserter(text), "device   {}\nbackends, best first\n",
-                 device_text(device));
+  const bool own = selection.engine == Engine::fewbit;
+  fmt::format_to(std::back_inserter(text), "device   {}\n{}\n", device_text(device),
+                 own ? "backends, best first"
+                     : fmt::format("backends of {}, in its order; not run here",
+                                   engine_name(selection.engine)));
   for (const Candidate& candidate : selection.candidates) {
     text += candidate_text(candidate, selection);
   }
   const Backend* backend = find_backend(selection.chosen);
   if (backend == nullptr) return text + "no backend can run it\n";
   fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
+  if (!own) return text;
   text += "variants\n";
   for (const std::int64_t tokens : {1, 16, 512}) {
     fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", tokens,

@@ -26,9 +26,11 @@ bool about_machine(const Refusal& refusal) {
 
 }  // namespace
 
-std::vector<BackendDescription> list_backends(const DeviceInfo& device) {
+std::vector<BackendDescription> list_backends(const DeviceInfo& device, Engine engine) {
   std::vector<BackendDescription> list;
-  for (const Backend* backend : all_backends()) {
+  const bool own = engine == Engine::fewbit;
+  for (const Backend* backend : own ? all_backends() : foreign_backends()) {
+    if (backend->engine != engine) continue;
     const std::vector<Refusal> refusals = refusals_of(*backend, plain_problem(), device);
     list.push_back({
         .name = backend->name,
@@ -36,6 +38,7 @@ std::vector<BackendDescription> list_backends(const DeviceInfo& device) {
         .built = std::ranges::find(device.built_for, backend->built_for) != device.built_for.end(),
         .usable = std::ranges::none_of(refusals, about_machine),
         .layout = backend->layout,
+        .engine = engine,
     });
   }
   return list;

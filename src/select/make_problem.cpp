@@ -39,6 +39,22 @@ Result<void> check_size(const char* name, std::int64_t weights, std::int64_t con
   return differ(fmt::format("{} is {} in the weights, {} in the config", name, weights, config));
 }
 
+// As engines name it; those that score with a sigmoid have a correction bias, but for llama4.
+Routing routing_of(const ModelConfig& config) {
+  const RouterParams& router = config.router;
+  switch (router.score) {
+    case Score::softmax:
+      return router.renormalize ? Routing::renormalize : Routing::softmax;
+    case Score::sqrt_softplus:
+      return router.renormalize ? Routing::sqrt_softplus : Routing::other;
+    case Score::sigmoid:
+      if (router.top_k == 1) return Routing::llama4;
+      if (!router.renormalize) return Routing::sigmoid;
+      return config.model_type.starts_with("minimax") ? Routing::minimax2 : Routing::deepseek_v3;
+  }
+  return Routing::other;
+}
+
 }  // namespace
 
 Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,
@@ -68,6 +84,11 @@ Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& co
           [](const ExpertWeights& expert) { return expert.biased(); }),
       .max_tokens = max_tokens,
       .where = "experts",
+      .routing = routing_of(config),
+      .router_groups = config.router.num_groups,
+      .top_groups = config.router.top_groups,
+      .routed_experts = config.num_experts,
+      .parallel = {},
   };
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 void add_not_built(const Backend& backend, const DeviceInfo& device,
                    std::vector<Refusal>& refusals) {
+  if (!backend.runs_here()) return;
   const auto& built = device.built_for;
   const bool said = std::ranges::any_of(
       refusals, [](const Refusal& refusal) { return refusal.reason == Reason::not_built; });
@@ -22,17 +23,28 @@ void add_not_built(const Backend& backend, const DeviceInfo& device,
                       built.empty() ? "none" : fmt::format("{}", fmt::join(built, ", "))});
 }
 
-std::string known_names() {
+std::string known_names(Engine engine) {
   std::string names;
-  for (const Backend* backend : all_backends()) {
+  const auto add = [&](const Backend* backend) {
+    if (backend->engine != engine) return;
     names += (names.empty() ? "" : ", ") + std::string(backend->name);
-  }
+  };
+  std::ranges::for_each(all_backends(), add);
+  std::ranges::for_each(foreign_backends(), add);
   return names;
 }
 
-Error unknown_backend(const std::string& name, const std::string& where) {
+Error unknown_backend(Engine engine, const std::string& name, const std::string& where) {
+  const Backend* other = find_backend(name);
+  if (other != nullptr) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("backend {} is run by {}, not by {}", name, engine_name(other->engine),
+                             engine_name(engine)),
+                 where};
+  }
   return Error{ErrorCode::invalid_argument,
-               fmt::format("unknown backend {}, known: {}", quote(name), known_names()), where};
+               fmt::format("unknown backend {}, known: {}", quote(name), known_names(engine)),
+               where};
 }
 
 Error refused(const std::string& name, const std::vector<Refusal>& refusals,
@@ -48,43 +60,75 @@ struct Forced {
 };
 Forced forced_backend(const SelectOptions& options) {
   if (!options.backend.empty()) return {.backend = options.backend, .where = "backend"};
+  if (options.engine != Engine::fewbit) return {};
   return {.backend = environment().backend.value_or(""), .where = "FEWBIT_BACKEND"};
 }
 
-Result<std::string> choose(const std::vector<Candidate>& candidates, const Forced& forced,
-                           const std::string& where) {
-  std::string all;
-  for (const Candidate& candidate : candidates) {
-    if (!forced.backend.empty() && candidate.backend != forced.backend) continue;
+Result<std::string> force(const Selection& selection, const Forced& forced,
+                          const std::string& where) {
+  for (const Candidate& candidate : selection.candidates) {
+    if (candidate.backend != forced.backend) continue;
     if (candidate.refusals.empty()) return candidate.backend;
-    if (!forced.backend.empty()) return refused(forced.backend, candidate.refusals, where);
-    all += fmt::format("\n  {}: {}", candidate.backend, refusals_text(candidate.refusals));
+    return refused(forced.backend, candidate.refusals, where);
   }
-  if (!forced.backend.empty()) return unknown_backend(forced.backend, forced.where);
+  return unknown_backend(selection.engine, forced.backend, forced.where);
+}
+
+Result<std::string> choose(const Selection& selection, const std::string& where) {
+  std::string all;
+  for (const Candidate& candidate : selection.candidates) {
+    if (!candidate.refusals.empty()) {
+      all += fmt::format("\n  {}: {}", candidate.backend, refusals_text(candidate.refusals));
+    } else if (!candidate.only_forced.empty()) {
+      all += fmt::format("\n  {}: only when forced: {}", candidate.backend, candidate.only_forced);
+    } else {
+      return candidate.backend;
+    }
+  }
   return Error{ErrorCode::unsupported, "no backend can run it:" + all, where};
 }
 
+std::vector<RankedBackend> backends_for(Engine engine, const MoeProblem& problem,
+                                        const DeviceInfo& device) {
+  return backends_of(engine, problem, device);
+}
+// Dense layers are fewbit's own affair.
+std::vector<RankedBackend> backends_for(Engine /*engine*/, const LinearProblem& /*problem*/,
+                                        const DeviceInfo& device) {
+  return backends_of(Engine::fewbit, {}, device);
+}
+
 template <class Problem>
-Result<Selection> examine(const Problem& problem, const DeviceInfo& device) {
+Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engine engine) {
   FEWBIT_TRY(check_problem(problem));
   Selection selection;
-  for (const Backend* backend : all_backends()) {
-    selection.candidates.push_back(
-        {.backend = backend->name, .refusals = refusals_of(*backend, problem, device)});
+  selection.engine = engine;
+  for (const RankedBackend& ranked : backends_for(engine, problem, device)) {
+    selection.candidates.push_back({.backend = ranked.backend->name,
+                                    .refusals = refusals_of(*ranked.backend, problem, device),
+                                    .only_forced = ranked.only_forced});
   }
   return selection;
+}
+
+std::string numerics_of(const Backend& backend, DType activation_dtype) {
+  if (backend.arithmetic != nullptr) return backend.arithmetic;
+  return fmt::format("{} activations, {} accumulation", dtype_name(activation_dtype),
+                     backend.accumulation);
 }
 
 template <class Problem>
 Result<Selection> select(const Problem& problem, const DeviceInfo& device,
                          const SelectOptions& options) {
-  FEWBIT_TRY(Selection selection, examine(problem, device));
+  FEWBIT_TRY(Selection selection, examine(problem, device, options.engine));
   const Forced forced = forced_backend(options);
-  FEWBIT_TRY(selection.chosen, choose(selection.candidates, forced, problem.where));
   selection.forced = !forced.backend.empty();
-  selection.numerics =
-      fmt::format("{} activations, {} accumulation", dtype_name(problem.activation_dtype),
-                  find_backend(selection.chosen)->accumulation);
+  if (selection.forced) {
+    FEWBIT_TRY(selection.chosen, force(selection, forced, problem.where));
+  } else {
+    FEWBIT_TRY(selection.chosen, choose(selection, problem.where));
+  }
+  selection.numerics = numerics_of(*find_backend(selection.chosen), problem.activation_dtype);
   return selection;
 }
 
@@ -93,7 +137,9 @@ Result<const Backend*> selected(const Selection& selection, const Problem& probl
                                 const DeviceInfo& device) {
   FEWBIT_TRY(check_problem(problem));
   const Backend* backend = find_backend(selection.chosen);
-  if (backend == nullptr) return unknown_backend(selection.chosen, problem.where);
+  if (backend == nullptr || !backend->runs_here()) {
+    return unknown_backend(Engine::fewbit, selection.chosen, problem.where);
+  }
   const std::vector<Refusal> refusals = refusals_of(*backend, problem, device);
   if (!refusals.empty()) return refused(selection.chosen, refusals, problem.where);
   return backend;
@@ -142,12 +188,17 @@ const char* reason_name(Reason reason) {
       return "shape";
     case Reason::routing:
       return "routing";
+    case Reason::parallel:
+      return "parallel";
+    case Reason::engine:
+      return "engine";
   }
   return "unknown";
 }
 
-Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device) {
-  return examine(problem, device);
+Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,
+                                   Engine engine) {
+  return examine(problem, device, engine);
 }
 
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,

@@ -22,7 +22,8 @@ std::string refusals_text(const std::vector<Refusal>& refusals);
 
 // As select_backend, with `chosen` empty when no backend can run it: the table is complete anyway.
 // Error invalid_argument: a problem that makes no sense.
-Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device);
+Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,
+                                   Engine engine = Engine::fewbit);
 
 // As select_backend.
 Result<Selection> select_linear_backend(const LinearProblem& problem, const DeviceInfo& device,

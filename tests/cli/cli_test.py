@@ -134,6 +134,41 @@ class Reports(unittest.TestCase):
             for refusal in candidate["refusals"]:
                 self.assertTrue(refusal["needs"] and refusal["has"])
 
+    def test_explain_tells_what_another_engine_would_choose(self):
+        report = run_json(self, "explain", MODEL, "--engine", "vllm", "--device", "sm_90")
+        self.assertEqual((report["engine"], report["chosen"]), ("vLLM", "marlin"))
+        self.assertFalse(report["runs_here"])
+        self.assertEqual(report["problem"]["hidden_size"], 256)
+        self.assertIn("NVFP4", report["problem"]["gate_up"]["text"])
+        tensor = {s["backend"]: s["tensor_parallel"] for s in report["splits"]}["marlin"]
+        self.assertEqual([t["ranks"] for t in tensor if t["legal"]], [1, 2, 4, 8])
+        forced = run("explain", MODEL, "--engine", "vllm", "--device", "sm_90",
+                     "--backend", "batched_marlin", "--json")
+        self.assertEqual(forced.returncode, 1)
+        self.assertIn("token exchange", json.loads(forced.stdout)["error"])
+        here = run("explain", MODEL, "--backend", "marlin")
+        self.assertEqual(here.returncode, 1)
+        self.assertIn("run by vLLM, not by fewbit", here.stderr)
+
+    def test_explain_knows_published_layers(self):
+        args = ("explain", "--problem", "Qwen3-30B-A3B/gptq-int4-g128", "--engine", "vllm")
+        report = run_json(self, *args, "--device", "sm_80", "--tp", "2")
+        self.assertEqual(report["problem"]["intermediate_size"], 384)
+        self.assertEqual(report["chosen"], "marlin")
+        wrong = run(*args, "--device", "sm_80", "--tp", "5")
+        self.assertIn("intermediate_size 768 over 5 ranks, expected one of 1, 2, 3, 4",
+                      wrong.stderr)
+        self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
+        self.assertEqual(run("explain").returncode, 2)
+
+    def test_check_asks_for_any_device(self):
+        report = run_json(self, "check", MODEL, "--device", "sm_90")
+        self.assertEqual([e["chosen"] for e in report["engines"]], ["marlin", "", ""])
+        self.assertIn("vLLM marlin", run("check", MODEL, "--device", "sm_90").stdout)
+        foreign = run_json(self, "backends", "--foreign", "--device", "xpu")
+        self.assertTrue(all(not b["runs_here"] for b in foreign))
+        self.assertEqual([b["name"] for b in foreign if b["usable"]], ["xpu_int4", "xpu_mxfp4"])
+
     @unittest.skipUnless(os.environ.get("FEWBIT_TEST_PERPLEXITY"), "not in this build: too slow with sanitizers")
     def test_perplexity_is_that_of_the_format(self):
         report = run_json(self, "eval", MODEL, "--text", MODEL / "val.txt")
@@ -182,8 +217,8 @@ class Reports(unittest.TestCase):
         problem = run_json(self, "explain", MODEL)["problem"]
         sizes = [problem[key] for key in ("hidden_size", "intermediate_size", "num_experts", "top_k")]
         self.assertEqual(sizes, [256, 128, 16, 4])
-        self.assertIn("NVFP4", problem["gate_up_scheme"])
-        self.assertIn("NVFP4", problem["down_scheme"])
+        self.assertIn("NVFP4", problem["gate_up"]["text"])
+        self.assertIn("NVFP4", problem["down"]["text"])
 
     def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(self):
         whole = run("inspect", MODEL, "model.layers.0.mlp.experts.3.up_proj").stdout

@@ -141,8 +141,24 @@ TEST(DescribeDevice, HasTheFeaturesOfItsLevelAndNoMore) {
     EXPECT_EQ(device.error().code, ErrorCode::invalid_argument);
     EXPECT_EQ(device.error().what,
               "unknown device \"" + std::string(bad) +
-                  "\", expected one of cpu, cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx");
+                  "\", expected one of cpu, cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx, "
+                  "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121, xpu");
   }
+}
+
+TEST(DescribeDevice, GpusHaveTheCapabilityOfTheirName) {
+  for (const int capability : {75, 80, 86, 87, 89, 90, 100, 103, 120, 121}) {
+    const auto device = describe_device("sm_" + std::to_string(capability));
+    ASSERT_TRUE(device) << device.error().message();
+    EXPECT_EQ(device->kind, DeviceKind::cuda);
+    EXPECT_EQ(device->compute_capability, capability);
+    EXPECT_GT(device->sm_count, 0);
+    EXPECT_GE(device->shared_memory_bytes, 64U * 1024);
+    EXPECT_EQ(best_isa(device->cpu), IsaLevel::generic);
+    EXPECT_TRUE(device_label(*device).starts_with("CUDA device described sm_"));
+  }
+  EXPECT_EQ(describe_device("xpu")->kind, DeviceKind::xpu);
+  EXPECT_FALSE(describe_device("sm_90a"));
 }
 
 TEST(DetectCpu, DescribesThisMachine) {

@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/matrix.hpp"
 #include "backends/cpu/panels.hpp"
+#include "core/device_info.hpp"
 #include "layout/cpu_f4_lane16.hpp"
 
 namespace fewbit {
@@ -23,7 +24,7 @@ bool is_nvfp4(const Scheme& scheme) {
 
 void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind != DeviceKind::cpu) {
-    refusals.push_back({Reason::device, "a CPU", "CUDA device " + device.name});
+    refusals.push_back({Reason::device, "a CPU", device_label(device)});
     return;
   }
   if (std::ranges::find(device.built_for, isa_name(level)) == device.built_for.end()) {

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "backends/reference/reference.hpp"
+#include "core/device_info.hpp"
 
 namespace fewbit {
 namespace {
@@ -15,7 +16,7 @@ bool readable(const Scheme& scheme) { return !scheme.pre_quant_scale; }
 
 void check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind == DeviceKind::cpu) return;
-  refusals.push_back({Reason::device, "a CPU", "CUDA device " + device.name});
+  refusals.push_back({Reason::device, "a CPU", device_label(device)});
 }
 
 void check_weight(const char* which, const Scheme& scheme, std::vector<Refusal>& refusals) {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "problem_options.hpp"
+
+#include <fmt/format.h>
+
+#include "named_problems.hpp"
+#include "select/select.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+constexpr int rank_counts[] = {1, 2, 4, 8, 16, 32};
+
+std::string check_device(const std::string& text) {
+  const auto device = describe_device(text);
+  return device ? "" : device.error().message();
+}
+
+std::string check_engine(const std::string& text) {
+  const auto engine = engine_from_name(text);
+  return engine ? "" : engine.error().message();
+}
+
+std::string check_exchange(const std::string& text) {
+  const auto exchange = exchange_from_name(text);
+  return exchange ? "" : exchange.error().message();
+}
+
+std::string verdicts_text(const char* name, const std::vector<RankVerdict>& verdicts) {
+  std::string legal;
+  const RankVerdict* refused = nullptr;
+  for (const RankVerdict& verdict : verdicts) {
+    if (verdict.refusals.empty()) {
+      legal += fmt::format("{}{}", legal.empty() ? "" : ", ", verdict.ranks);
+    } else if (refused == nullptr) {
+      refused = &verdict;
+    }
+  }
+  if (legal.empty()) return fmt::format("    {} none\n", name);
+  if (refused == nullptr) return fmt::format("    {} {}\n", name, legal);
+  return fmt::format("    {} {}; not {}: {}\n", name, legal, refused->ranks,
+                     refusals_text(refused->refusals));
+}
+
+Json verdicts_json(const std::vector<RankVerdict>& verdicts) {
+  Json list{Json::Array{}};
+  for (const RankVerdict& verdict : verdicts) {
+    Json entry;
+    entry.set("ranks", verdict.ranks);
+    entry.set("legal", verdict.refusals.empty());
+    entry.set("refusals", refusals_json(verdict.refusals));
+    list.push_back(entry);
+  }
+  return list;
+}
+
+bool any_legal(const LegalSplits& splits) {
+  const auto legal = [](const RankVerdict& verdict) { return verdict.refusals.empty(); };
+  return std::any_of(splits.tensor.begin(), splits.tensor.end(), legal) ||
+         std::any_of(splits.expert.begin(), splits.expert.end(), legal);
+}
+
+Json scheme_json(const Scheme& scheme) {
+  Json out;
+  out.set("text", scheme_text(scheme));
+  out.set("producer", producer_name(scheme.producer));
+  out.set("weight", std::string(dtype_name(scheme.weight)));
+  if (scheme.scale) {
+    out.set("scale", std::string(dtype_name(scheme.scale->dtype)));
+    out.set("group_rows", scheme.scale->granularity.rows);
+    out.set("group_columns", scheme.scale->granularity.cols);
+  }
+  out.set("zero_points", scheme.zero_points);
+  if (scheme.activation) out.set("activation", std::string(dtype_name(*scheme.activation)));
+  return out;
+}
+
+}  // namespace
+
+void add_device_option(CLI::App& command, DeviceOption& option) {
+  command
+      .add_option("--device", option.text,
+                  "cpu (this machine), cpu:generic|neon|avx2|avx512|amx, "
+                  "sm_75|80|86|87|89|90|100|103|120|121, xpu")
+      ->check(CLI::Validator(check_device, "DEVICE"));
+}
+
+Result<Parallel> SpreadOptions::parallel() const {
+  Parallel parallel{.tensor = tensor, .expert = expert};
+  FEWBIT_TRY(parallel.exchange, exchange_from_name(exchange));
+  return parallel;
+}
+
+void add_spread_options(CLI::App& command, SpreadOptions& options) {
+  command
+      .add_option("--engine", options.engine,
+                  "Whose backends: fewbit, vllm, sglang, flashinfer (only fewbit's run here)")
+      ->check(CLI::Validator(check_engine, "ENGINE"));
+  command.add_option("--tp", options.tensor, "Ranks that share every expert")
+      ->check(CLI::Range(1, 1 << 16));
+  command.add_option("--ep", options.expert, "Ranks that hold different experts")
+      ->check(CLI::Range(1, 1 << 16));
+  command
+      .add_option("--exchange", options.exchange,
+                  "How tokens reach their experts' ranks: none, allgather, deepep_high_throughput, "
+                  "deepep_low_latency, nixl, flashinfer_one_sided, flashinfer_two_sided")
+      ->check(CLI::Validator(check_exchange, "EXCHANGE"));
+}
+
+void add_problem_options(CLI::App& command, ProblemOptions& options) {
+  command.add_option("--problem", options.name,
+                     "A published layer instead of a checkpoint: Mixtral-8x7B/awq-int4-g128");
+  command.add_option("--problems", options.file,
+                     "File of such layers, as tests/problems/models.txt");
+}
+
+Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype) {
+  std::string text = named_problems;
+  if (!options.file.empty()) {
+    FEWBIT_TRY(text, read_text_file(options.file));
+  }
+  FEWBIT_TRY(const std::vector<NamedProblem> problems,
+             parse_problems(text, options.file.empty() ? "built-in problems" : options.file));
+  FEWBIT_TRY(MoeProblem problem, find_problem(problems, options.name));
+  problem.activation_dtype = activation_dtype;
+  return problem;
+}
+
+Json problem_json(const MoeProblem& problem) {
+  Json out;
+  out.set("hidden_size", problem.hidden_size);
+  out.set("intermediate_size", problem.intermediate_size);
+  out.set("num_experts", problem.num_experts);
+  out.set("top_k", problem.top_k);
+  out.set("activation", activation_name(problem.activation.kind));
+  out.set("activation_dtype", std::string(dtype_name(problem.activation_dtype)));
+  out.set("routing", routing_name(problem.routing));
+  out.set("biases", problem.biases);
+  out.set("tensor_parallel", problem.parallel.tensor);
+  out.set("expert_parallel", problem.parallel.expert);
+  out.set("token_exchange", exchange_name(problem.parallel.exchange));
+  out.set("gate_up", scheme_json(problem.gate_up));
+  out.set("down", scheme_json(problem.down));
+  return out;
+}
+
+std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& device,
+                                   Engine engine) {
+  std::string text;
+  for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
+    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, rank_counts);
+    if (!any_legal(splits)) continue;
+    text += fmt::format("  {}\n{}{}", ranked.backend->name,
+                        verdicts_text("tensor parallel", splits.tensor),
+                        verdicts_text("expert parallel", splits.expert));
+  }
+  return text.empty() ? "splits   none is legal for any of these backends\n"
+                      : "splits that each backend takes\n" + text;
+}
+
+Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine) {
+  Json list{Json::Array{}};
+  for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
+    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, rank_counts);
+    Json entry;
+    entry.set("backend", ranked.backend->name);
+    entry.set("tensor_parallel", verdicts_json(splits.tensor));
+    entry.set("expert_parallel", verdicts_json(splits.expert));
+    list.push_back(entry);
+  }
+  return list;
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layer, machine, engine and spread that explain and check are asked about.
+#pragma once
+
+#include "command.hpp"
+#include "select/problem_list.hpp"
+#include "select/rank_problem.hpp"
+
+namespace fewbit::cli {
+
+struct DeviceOption {
+  std::string text = "cpu";
+};
+void add_device_option(CLI::App& command, DeviceOption& option);
+
+struct SpreadOptions {
+  std::string engine = "fewbit";
+  std::string exchange = "none";
+  int tensor = 1;
+  int expert = 1;
+
+  Result<Engine> engine_asked() const { return engine_from_name(engine); }
+  Result<Parallel> parallel() const;
+};
+void add_spread_options(CLI::App& command, SpreadOptions& options);
+
+// A named layer of the tool's own list, or of a file like tests/problems/models.txt.
+struct ProblemOptions {
+  std::string name;
+  std::string file;
+};
+void add_problem_options(CLI::App& command, ProblemOptions& options);
+Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype);
+
+// Shape and schemes of a layer.
+Json problem_json(const MoeProblem& problem);
+
+// For each backend of the engine the numbers of ranks that it takes, and why not the next one.
+std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& device,
+                                   Engine engine);
+Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine);
+
+}  // namespace fewbit::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Capability capabilities[] = {{120, 121}};
+constexpr WeightRule weights[] = {
+    {{WeightKind::nvfp4}, {ActivationKind::nvfp4, ActivationKind::none}},
+    {{WeightKind::mxfp4}, {ActivationKind::none, ActivationKind::mxfp4}},
+};
+constexpr FunctionRule functions[] = {
+    {Activation::silu}, {Activation::gelu_tanh}, {Activation::swigluoai}, {Activation::relu2}};
+constexpr Divisor shapes[] = {
+    {Divisor::Size::hidden, 64},
+    {Divisor::Size::intermediate, 64},
+};
+
+constexpr Rules rules{
+    .capabilities = capabilities,
+    .weights = weights,
+    .functions = functions,
+    .biases = {},
+    .dtypes = bf16_only,
+    .experts = ExpertSpread::one_rank,
+    .shapes = shapes,
+};
+
+}  // namespace
+}  // namespace foreign
+
+const Backend api_b12x_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::flashinfer,
+    .name = "b12x",
+    .summary = "b12x NVFP4 and MXFP4, called directly",
+    .layout = "b12x_packed",
+});
+
+}  // namespace fewbit

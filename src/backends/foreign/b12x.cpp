@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Capability capabilities[] = {family_120};
+constexpr WeightRule weights[] = {
+    {{WeightKind::nvfp4}, {ActivationKind::nvfp4, ActivationKind::none}}};
+constexpr FunctionRule functions[] = {
+    {Activation::silu, false}, {Activation::gelu_tanh, false}, {Activation::relu2}};
+constexpr Divisor shapes[] = {
+    {Divisor::Size::hidden, 16},
+    {Divisor::Size::intermediate, 64, Set<WeightKind>::all(), GroupUse::ignored, When::gated},
+    {Divisor::Size::intermediate, 16, Set<WeightKind>::all(), GroupUse::ignored, When::non_gated},
+};
+
+constexpr Rules rules{
+    .capabilities = capabilities,
+    .weights = weights,
+    .functions = functions,
+    .biases = {},
+    .dtypes = bf16_only,
+    .experts = ExpertSpread::one_rank,
+    .exchanges = ordered_exchanges,
+    .shapes = shapes,
+};
+
+}  // namespace
+}  // namespace foreign
+
+const Backend b12x_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::vllm,
+    .name = "flashinfer_b12x",
+    .summary = "b12x NVFP4 of FlashInfer",
+    .layout = "b12x_packed",
+    .only_forced = "by explicit choice only",
+});
+
+}  // namespace fewbit

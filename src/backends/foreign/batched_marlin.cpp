@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/marlin_rules.hpp"
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Rules rules = marlin::rules_for(batched_exchanges);
+
+}  // namespace
+}  // namespace foreign
+
+const Backend batched_marlin_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::vllm,
+    .name = "batched_marlin",
+    .summary = "Marlin, tokens batched by expert",
+    .layout = "marlin",
+});
+
+}  // namespace fewbit

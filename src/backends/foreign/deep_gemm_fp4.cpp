@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Capability capabilities[] = {family_100, family_120};
+constexpr WeightRule weights[] = {{{WeightKind::mxfp4}, {ActivationKind::mxfp8}}};
+constexpr FunctionRule functions[] = {{Activation::silu}};
+constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
+
+constexpr Rules rules{
+    .capabilities = capabilities,
+    .weights = weights,
+    .functions = functions,
+    .non_gated = false,
+    .biases = {},
+    .dtypes = bf16_only,
+    .exchanges = {TokenExchange::none, TokenExchange::allgather,
+                  TokenExchange::deepep_high_throughput},
+    .shapes = shapes,
+};
+
+}  // namespace
+}  // namespace foreign
+
+const Backend deep_gemm_fp4_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::vllm,
+    .name = "vllm_deep_gemm_fp4",
+    .summary = "DeepGEMM, MXFP4 with FP8 activations",
+});
+
+}  // namespace fewbit

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/marlin_rules.hpp"
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Rules rules =
+    marlin::rules_for({TokenExchange::none, TokenExchange::allgather,
+                       TokenExchange::deepep_high_throughput, TokenExchange::flashinfer_one_sided});
+
+}  // namespace
+}  // namespace foreign
+
+const Backend marlin_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::vllm,
+    .name = "marlin",
+    .summary = "Marlin, tokens in order",
+    .layout = "marlin",
+});
+
+}  // namespace fewbit

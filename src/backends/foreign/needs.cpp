@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "backends/foreign/rules.hpp"
+#include "core/device_info.hpp"
+
+namespace fewbit::foreign {
+namespace {
+
+// What one evaluation looks at, and what it found.
+struct Examination {
+  const Rules& rules;
+  const MoeProblem& problem;
+  const DeviceInfo& device;
+  std::vector<Refusal> refusals;
+
+  void refuse(Reason reason, std::string needs, std::string has) {
+    refusals.push_back({reason, std::move(needs), std::move(has)});
+  }
+  bool on_platform() const { return device.kind == rules.device; }
+  bool on_gpu() const { return on_platform() && device.kind == DeviceKind::cuda; }
+};
+
+std::string joined(const std::vector<std::string>& words, const char* between = ", ",
+                   const char* last = " or ") {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? last : between;
+    text += words[i];
+  }
+  return text;
+}
+
+// Names of the members among the first `count` enumerators.
+template <class E>
+std::vector<std::string> names_of(const Set<E>& set, int count, const char* (*name)(E)) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    if (set.contains(static_cast<E>(i))) names.emplace_back(name(static_cast<E>(i)));
+  }
+  return names;
+}
+constexpr int weight_kinds = static_cast<int>(WeightKind::other) + 1;
+constexpr int activation_kinds = static_cast<int>(ActivationKind::mxfp4) + 1;
+constexpr int exchange_kinds = static_cast<int>(TokenExchange::flashinfer_two_sided) + 1;
+constexpr int routing_kinds = static_cast<int>(Routing::other) + 1;
+
+std::string version(int capability) {
+  return fmt::format("{}.{}", capability / 10, capability % 10);
+}
+
+std::string range_text(const Capability& range) {
+  if (range.to >= any_capability.to) return version(range.from) + " or higher";
+  if (range.from == range.to) return version(range.from);
+  return version(range.from) + " to " + version(range.to);
+}
+
+std::string capability_text(const DeviceInfo& device) {
+  return "compute capability " + version(device.compute_capability);
+}
+
+void check_device(Examination& x) {
+  const Rules& rules = x.rules;
+  if (!x.on_platform()) {
+    constexpr const char* platforms[] = {"a CPU", "a CUDA device", "an XPU"};
+    x.refuse(Reason::device, platforms[static_cast<std::size_t>(rules.device)],
+             device_label(x.device));
+    return;
+  }
+  if (rules.device == DeviceKind::cpu && x.device.isa < rules.isa) {
+    x.refuse(Reason::isa, isa_name(rules.isa), isa_name(x.device.isa));
+  }
+  if (rules.capabilities.empty()) return;
+  std::vector<std::string> ranges;
+  for (const Capability& range : rules.capabilities) {
+    if (range.contains(x.device.compute_capability)) return;
+    ranges.push_back(range_text(range));
+  }
+  x.refuse(Reason::device, "compute capability " + joined(ranges), capability_text(x.device));
+}
+
+std::string weight_rule_text(const WeightRule& rule) {
+  std::string text = joined(names_of(rule.weights, weight_kinds, weight_kind_name));
+  const auto forms = names_of(rule.activations, activation_kinds, activation_kind_name);
+  if (static_cast<int>(forms.size()) == activation_kinds) return text + " with any activations";
+  return text + " with " + joined(forms) + " activations";
+}
+
+void check_weight(Examination& x, const char* which, const Scheme& scheme) {
+  const WeightKind weight = weight_kind(scheme);
+  const ActivationKind activation = activation_kind(scheme);
+  std::vector<std::string> all;
+  std::vector<std::string> capabilities;
+  for (const WeightRule& rule : x.rules.weights) {
+    all.push_back(weight_rule_text(rule));
+    if (!rule.weights.contains(weight) || !rule.activations.contains(activation)) continue;
+    if (!x.on_gpu() || rule.capability.contains(x.device.compute_capability)) return;
+    capabilities.push_back(range_text(rule.capability));
+  }
+  const std::string pair = fmt::format("{} with {} activations", weight_kind_name(weight),
+                                       activation_kind_name(activation));
+  if (!capabilities.empty()) {
+    x.refuse(Reason::device,
+             fmt::format("compute capability {} for {}", joined(capabilities), pair),
+             capability_text(x.device));
+    return;
+  }
+  x.refuse(Reason::weight, fmt::format("{} in {}", which, joined(all, "; ", "; or ")),
+           fmt::format("{} ({})", pair, scheme_text(scheme)));
+}
+
+void check_integer(Examination& x, const char* which, const Scheme& scheme) {
+  if (!scheme.scale || scheme.ggml_type) return;
+  if (scheme.zero_points && !x.rules.zero_points) {
+    x.refuse(Reason::weight, std::string(which) + " without stored zero points", "zero points");
+  }
+  if (scheme.act_order == ActOrder::group && !x.rules.group_order) {
+    x.refuse(Reason::weight, std::string(which) + " without act-order in groups", "act-order");
+  }
+  if (scheme.producer == Producer::awq && !x.rules.awq_words) {
+    x.refuse(Reason::weight, std::string(which) + " not packed in AutoAWQ's order",
+             "AutoAWQ's order");
+  }
+  const auto& groups = x.rules.integer_groups;
+  const std::int64_t group = scheme.scale->granularity.cols;
+  if (groups.empty() || !integers.contains(weight_kind(scheme)) ||
+      std::ranges::find(groups, group) != groups.end()) {
+    return;
+  }
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : groups) {
+    sizes.push_back(size == 0 ? "one scale a channel" : std::to_string(size));
+  }
+  x.refuse(Reason::weight, "group size " + joined(sizes),
+           group == 0 ? "one scale a channel" : std::to_string(group));
+}
+
+void check_weights(Examination& x) {
+  const MoeProblem& problem = x.problem;
+  const auto check = [&](const char* which, const Scheme& scheme) {
+    check_weight(x, which, scheme);
+    check_integer(x, which, scheme);
+  };
+  if (problem.gate_up == problem.down) {
+    check("weights", problem.down);
+  } else {
+    check("gate and up", problem.gate_up);
+    check("down", problem.down);
+  }
+  if (problem.biases && !x.rules.biases.contains(weight_kind(problem.gate_up))) {
+    x.refuse(Reason::weight, "experts without biases", "biases");
+  }
+}
+
+void check_function(Examination& x) {
+  const ActivationParams& params = x.problem.activation;
+  if (!x.rules.non_gated && !activation_gated(params.kind)) {
+    x.refuse(Reason::activation, "a gated layer",
+             std::string("no gate, ") + activation_name(params.kind));
+  }
+  if (x.rules.functions.empty()) return;
+  const WeightKind weight = weight_kind(x.problem.gate_up);
+  std::vector<std::string> names;
+  for (const FunctionRule& rule : x.rules.functions) {
+    if (!rule.weights.contains(weight)) continue;
+    names.emplace_back(activation_name(rule.function));
+    if (rule.function != params.kind) continue;
+    if (params.limit && !rule.limit) {
+      x.refuse(Reason::activation, std::string(activation_name(params.kind)) + " without a limit",
+               fmt::format("limit {}", *params.limit));
+    }
+    return;
+  }
+  if (names.empty()) return;  // the weights are refused already
+  x.refuse(Reason::activation, joined(names), activation_name(params.kind));
+}
+
+void check_dtype(Examination& x) {
+  if (x.rules.dtypes.empty()) return;
+  std::vector<std::string> names;
+  for (const DTypeRule& rule : x.rules.dtypes) {
+    if (x.on_gpu() && !rule.capability.contains(x.device.compute_capability)) continue;
+    if (rule.dtype == x.problem.activation_dtype) return;
+    names.emplace_back(dtype_name(rule.dtype));
+  }
+  if (names.empty()) return;  // the device is refused already
+  x.refuse(Reason::dtype, "activations in " + joined(names),
+           std::string(dtype_name(x.problem.activation_dtype)));
+}
+
+void check_spread(Examination& x) {
+  const Parallel& parallel = x.problem.parallel;
+  const ExpertSpread spread = x.rules.experts;
+  if (spread != ExpertSpread::any && x.problem.expert_map && parallel.expert == 1) {
+    x.refuse(Reason::routing, "experts without a map", "expert map");
+  }
+  if (spread == ExpertSpread::one_rank && parallel.expert > 1) {
+    x.refuse(Reason::parallel, "all experts on one rank",
+             fmt::format("experts over {} ranks", parallel.expert));
+  }
+  if (spread == ExpertSpread::tensor_size && parallel.expert > 1 &&
+      parallel.expert != parallel.tensor) {
+    x.refuse(Reason::parallel,
+             fmt::format("experts over 1 or {} ranks, as tensor parallel", parallel.tensor),
+             fmt::format("experts over {} ranks", parallel.expert));
+  }
+  if (!x.rules.exchanges.contains(parallel.exchange)) {
+    x.refuse(Reason::parallel,
+             "token exchange " + joined(names_of(x.rules.exchanges, exchange_kinds, exchange_name)),
+             exchange_name(parallel.exchange));
+  }
+}
+
+void check_router(Examination& x) {
+  const MoeProblem& problem = x.problem;
+  if (!x.rules.weight_on_input && problem.router_weight_side == RouterWeightSide::input) {
+    x.refuse(Reason::routing, "router weight on the output", "input");
+  }
+  if (!x.rules.routings.contains(problem.routing)) {
+    x.refuse(Reason::routing,
+             "routing " + joined(names_of(x.rules.routings, routing_kinds, routing_name)),
+             routing_name(problem.routing));
+  }
+  if (problem.router_dtype == DType::f32 && !x.rules.f32_logits.contains(problem.routing)) {
+    x.refuse(Reason::routing,
+             "router logits in bf16, or routing " +
+                 joined(names_of(x.rules.f32_logits, routing_kinds, routing_name)),
+             fmt::format("f32 logits with {}", routing_name(problem.routing)));
+  }
+}
+
+void check_router_limits(Examination& x) {
+  const MoeProblem& problem = x.problem;
+  const RouterLimits& limits = x.rules.router;
+  const std::int64_t experts =
+      problem.routed_experts > 0 ? problem.routed_experts : problem.num_experts;
+  const auto need = [&](bool met, std::string needs, std::string has) {
+    if (!met) x.refuse(Reason::routing, std::move(needs), std::move(has));
+  };
+  if (limits.most_top_k > 0) {
+    need(problem.top_k <= limits.most_top_k, fmt::format("top_k <= {}", limits.most_top_k),
+         std::to_string(problem.top_k));
+  }
+  if (limits.experts_multiple > 0) {
+    need(experts % limits.experts_multiple == 0,
+         fmt::format("experts % {} = 0", limits.experts_multiple), std::to_string(experts));
+  }
+  if (limits.more_experts_than_top_k) {
+    need(experts > problem.top_k, fmt::format("more experts than top_k {}", problem.top_k),
+         std::to_string(experts));
+  }
+  if (limits.most_top_groups == 0 || problem.routing != Routing::deepseek_v3) return;
+  need(problem.top_groups <= limits.most_top_groups,
+       fmt::format("top_groups <= {}", limits.most_top_groups), std::to_string(problem.top_groups));
+  need(problem.router_groups > 0 && experts % problem.router_groups == 0,
+       fmt::format("experts % router groups {} = 0", problem.router_groups),
+       std::to_string(experts));
+}
+
+bool holds(When when, const MoeProblem& problem) {
+  const bool gated = activation_gated(problem.activation.kind);
+  const bool ordered = problem.down.act_order == ActOrder::group;
+  switch (when) {
+    case When::always:
+      return true;
+    case When::gated:
+      return gated;
+    case When::non_gated:
+      return !gated;
+    case When::group_order:
+      return ordered;
+    case When::no_group_order:
+      return !ordered;
+    case When::hidden_128:
+      return problem.hidden_size % 128 == 0;
+    case When::not_hidden_128:
+      return problem.hidden_size % 128 != 0;
+  }
+  return true;
+}
+
+std::int64_t divisor_of(const Divisor& rule, std::int64_t group) {
+  switch (rule.group) {
+    case GroupUse::ignored:
+      return rule.by;
+    case GroupUse::alone:
+      return std::max<std::int64_t>(group, 1);
+    case GroupUse::at_least:
+      return std::max(rule.by, group);
+    case GroupUse::at_most:
+      return group > 0 ? std::min(rule.by, group) : rule.by;
+  }
+  return rule.by;
+}
+
+// The largest divisor that each size fails; what divides it needs no words of its own.
+void check_shapes(Examination& x) {
+  for (const Divisor::Size size : {Divisor::Size::hidden, Divisor::Size::intermediate}) {
+    const bool hidden = size == Divisor::Size::hidden;
+    const std::int64_t value = hidden ? x.problem.hidden_size : x.problem.intermediate_size;
+    // hidden_size is the k of gate and up, intermediate_size that of down.
+    const Scheme& scheme = hidden ? x.problem.gate_up : x.problem.down;
+    const std::int64_t group = scheme.scale ? scheme.scale->granularity.cols : 0;
+    std::int64_t unmet = 1;
+    for (const Divisor& rule : x.rules.shapes) {
+      if (rule.size != size || !rule.weights.contains(weight_kind(scheme)) ||
+          !holds(rule.when, x.problem)) {
+        continue;
+      }
+      const std::int64_t by = divisor_of(rule, group);
+      if (value % by != 0) unmet = std::lcm(unmet, by);
+    }
+    if (unmet == 1) continue;
+    x.refuse(Reason::shape,
+             fmt::format("{} % {} = 0", hidden ? "hidden_size" : "intermediate_size", unmet),
+             std::to_string(value));
+  }
+}
+
+}  // namespace
+
+std::vector<Refusal> unmet_needs(const Rules& rules, const MoeProblem& problem,
+                                 const DeviceInfo& device) {
+  Examination x{rules, problem, device, {}};
+  check_device(x);
+  check_weights(x);
+  check_function(x);
+  check_dtype(x);
+  check_spread(x);
+  check_router(x);
+  check_router_limits(x);
+  check_shapes(x);
+  return std::move(x.refusals);
+}
+
+}  // namespace fewbit::foreign

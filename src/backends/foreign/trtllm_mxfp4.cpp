@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/rule_backend.hpp"
+
+namespace fewbit {
+namespace foreign {
+namespace {
+
+constexpr Capability capabilities[] = {family_100};
+constexpr WeightRule weights[] = {
+    {{WeightKind::mxfp4}, {ActivationKind::none, ActivationKind::mxfp8}}};
+constexpr FunctionRule functions[] = {{Activation::swigluoai}, {Activation::silu}};
+constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
+
+constexpr Rules rules{
+    .capabilities = capabilities,
+    .weights = weights,
+    .functions = functions,
+    .non_gated = false,
+    .dtypes = bf16_only,
+    .experts = ExpertSpread::contiguous,
+    .exchanges = ordered_exchanges,
+    .shapes = shapes,
+};
+
+}  // namespace
+}  // namespace foreign
+
+const Backend trtllm_mxfp4_backend = foreign::backend<foreign::rules>({
+    .engine = Engine::vllm,
+    .name = "flashinfer_trtllm_mxfp4",
+    .summary = "TensorRT-LLM MXFP4 of FlashInfer",
+    .layout = "trtllm_fp4",
+});
+
+}  // namespace fewbit

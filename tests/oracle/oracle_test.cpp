@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every choice and every refusal against tables that make_oracle.py derives from its own statement
+// of the engines' rules.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "fewbit/selection.hpp"
+#include "select/problem_list.hpp"
+#include "select/rank_problem.hpp"
+#include "select/select.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+const std::vector<NamedProblem>& problems() {
+  static const std::vector<NamedProblem> list = [] {
+    const std::string path = std::string(FEWBIT_SOURCE_DIR) + "/tests/problems/models.txt";
+    auto parsed = parse_problems(read_file(path), path);
+    EXPECT_TRUE(parsed) << parsed.error().message();
+    return parsed ? *std::move(parsed) : std::vector<NamedProblem>{};
+  }();
+  return list;
+}
+
+// problem, device, spread, choice, refusals; only the last is quoted, and only as a whole.
+using Row = std::array<std::string, 5>;
+std::vector<Row> read_table(const std::string& engine) {
+  std::istringstream lines(
+      read_file(std::string(FEWBIT_SOURCE_DIR) + "/tests/oracle/" + engine + ".csv"));
+  std::vector<Row> rows;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    Row row;
+    std::istringstream cells(line);
+    for (std::size_t i = 0; i < 4; ++i) std::getline(cells, row[i], ',');
+    std::getline(cells, row[4]);
+    if (row[4].starts_with('"')) row[4] = row[4].substr(1, row[4].size() - 2);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+Parallel parse_spread(const std::string& text) {
+  Parallel parallel;
+  std::istringstream words(text);
+  std::string word;
+  std::getline(words, word, '/');
+  parallel.tensor = std::stoi(word);
+  std::getline(words, word, '/');
+  parallel.expert = std::stoi(word);
+  std::getline(words, word);
+  parallel.exchange = exchange_from_name(word).value();
+  return parallel;
+}
+
+// The table's words: what the layer has, without the details in brackets; a size with its need.
+std::string word_of(const Refusal& refusal) {
+  std::string text = std::string(reason_name(refusal.reason)) + ":";
+  if (refusal.reason == Reason::shape) return text + refusal.needs + ":" + refusal.has;
+  return text + refusal.has.substr(0, refusal.has.find(" ("));
+}
+
+std::string words_of(const std::vector<Refusal>& refusals) {
+  std::vector<std::string> words;
+  for (const Refusal& refusal : refusals) {
+    EXPECT_FALSE(refusal.needs.empty());
+    words.push_back(word_of(refusal));
+  }
+  std::ranges::sort(words);
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : "; ") + word;
+  return text;
+}
+
+// "name=reasons | name=reasons"
+std::map<std::string, std::string> cells_of(const std::string& refusals) {
+  std::map<std::string, std::string> cells;
+  for (std::size_t from = 0; from < refusals.size();) {
+    const std::size_t end = std::min(refusals.find(" | ", from), refusals.size());
+    const std::size_t equals = refusals.find('=', from);
+    cells[refusals.substr(from, equals - from)] = refusals.substr(equals + 1, end - equals - 1);
+    from = end + 3;
+  }
+  return cells;
+}
+
+void check_row(Engine engine, const Row& row) {
+  SCOPED_TRACE(row[0] + " on " + row[1] + ", " + row[2]);
+  const auto whole = find_problem(problems(), row[0]);
+  ASSERT_TRUE(whole) << whole.error().message();
+  const auto problem = rank_problem(*whole, parse_spread(row[2]));
+  ASSERT_TRUE(problem) << problem.error().message();
+  const auto device = describe_device(row[1]);
+  ASSERT_TRUE(device) << device.error().message();
+  const auto choice = select_backend(*problem, *device, {.backend = "", .engine = engine});
+  EXPECT_EQ(choice ? choice->chosen : "-", row[3]);
+  const auto examined = examine_backends(*problem, *device, engine);
+  ASSERT_TRUE(examined);
+  std::map<std::string, std::string> expected = cells_of(row[4]);
+  for (const Candidate& candidate : examined->candidates) {
+    const auto cell = expected.find(candidate.backend);
+    if (cell == expected.end()) {
+      // What the engine would not ask for such a layer is never chosen by itself.
+      EXPECT_FALSE(candidate.only_forced.empty()) << candidate.backend;
+      continue;
+    }
+    EXPECT_EQ(words_of(candidate.refusals), cell->second) << candidate.backend;
+    expected.erase(cell);
+  }
+  EXPECT_TRUE(expected.empty()) << "not asked: " << expected.begin()->first;
+}
+
+void check_table(Engine engine, const std::string& name, std::size_t least) {
+  const std::vector<Row> rows = read_table(name);
+  EXPECT_GE(rows.size(), least);
+  for (const Row& row : rows) check_row(engine, row);
+}
+
+TEST(Oracle, VllmChoosesAndRefusesAsItsTableSays) { check_table(Engine::vllm, "vllm", 1500); }
+TEST(Oracle, SglangChoosesAndRefusesAsItsTableSays) { check_table(Engine::sglang, "sglang", 300); }
+TEST(Oracle, FlashInferChoosesAndRefusesAsItsTableSays) {
+  check_table(Engine::flashinfer, "flashinfer", 250);
+}
+
+}  // namespace
+}  // namespace fewbit

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "select/rank_problem.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "select/problem_list.hpp"
+#include "select/select.hpp"
+
+namespace fewbit {
+namespace {
+
+using testing::HasSubstr;
+
+MoeProblem layer(std::int64_t intermediate, const char* scheme) {
+  MoeProblem problem;
+  problem.hidden_size = 2048;
+  problem.intermediate_size = intermediate;
+  problem.num_experts = 8;
+  problem.top_k = 2;
+  problem.gate_up = scheme_from_name(scheme).value();
+  problem.down = problem.gate_up;
+  problem.where = "layer 3";
+  return problem;
+}
+
+constexpr int counts[] = {1, 2, 4, 8, 16};
+
+std::vector<int> legal(const std::vector<RankVerdict>& verdicts) {
+  std::vector<int> ranks;
+  for (const RankVerdict& verdict : verdicts) {
+    if (verdict.refusals.empty()) ranks.push_back(verdict.ranks);
+  }
+  return ranks;
+}
+
+std::vector<int> tensor_sizes(const char* backend, const MoeProblem& problem, const char* device) {
+  return legal(
+      legal_splits(*find_backend(backend), problem, *describe_device(device), counts).tensor);
+}
+
+TEST(RankProblem, IsOneEvenShare) {
+  const auto share = rank_problem(layer(768, "nvfp4"), {.tensor = 4, .expert = 2});
+  ASSERT_TRUE(share);
+  EXPECT_EQ(share->intermediate_size, 192);
+  EXPECT_EQ(share->num_experts, 4);
+  EXPECT_EQ(share->routed_experts, 8);
+  EXPECT_EQ(share->parallel.tensor, 4);
+}
+
+TEST(RankProblem, SizesThatDoNotDivideAreRefusedWithThoseThatDo) {
+  const auto tensor = rank_problem(layer(352, "nvfp4"), {.tensor = 3});
+  ASSERT_FALSE(tensor);
+  EXPECT_EQ(tensor.error().message(),
+            "layer 3: intermediate_size 352 over 3 ranks, expected one of 1, 2, 4, 8, 11, 16, 22, "
+            "32, 44");
+  const auto expert = rank_problem(layer(352, "nvfp4"), {.expert = 16});
+  ASSERT_FALSE(expert);
+  EXPECT_EQ(expert.error().message(),
+            "layer 3: num_experts 8 over 16 ranks, expected one of 1, 2, 4, 8");
+}
+
+// An engine cuts evenly, so a group of 128 ends where a share of 192 does not.
+TEST(LegalSplits, EnginesNeedWholeGroupsInEvenShares) {
+  EXPECT_EQ(tensor_sizes("marlin", layer(768, "gptq-int4-g128"), "sm_90"),
+            (std::vector<int>{1, 2}));
+  EXPECT_EQ(tensor_sizes("marlin", layer(640, "gptq-int4-g128"), "sm_90"), std::vector<int>{1});
+  EXPECT_EQ(tensor_sizes("marlin", layer(640, "gptq-int4-g32"), "sm_90"),
+            (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(tensor_sizes("marlin", layer(1856, "nvfp4"), "sm_90"), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(tensor_sizes("flashinfer_cutlass", layer(1856, "nvfp4"), "sm_100"),
+            std::vector<int>{1});
+  EXPECT_EQ(tensor_sizes("vllm_triton", layer(1408, "fp8-block"), "sm_90"), std::vector<int>{1});
+  const auto splits = legal_splits(*find_backend("marlin"), layer(768, "gptq-int4-g128"),
+                                   *describe_device("sm_90"), counts);
+  EXPECT_EQ(refusals_text(splits.tensor[2].refusals),
+            "shape: needs intermediate_size % 128 = 0, has 192");
+}
+
+// Static order keeps groups as runs of columns; group order lets any columns go anywhere, but every
+// rank then holds all scales and nothing can be padded.
+TEST(LegalSplits, ActOrderKeepsItsScalesWhole) {
+  EXPECT_EQ(tensor_sizes("marlin", layer(768, "gptq-int4-g128-static"), "sm_90"),
+            (std::vector<int>{1, 2}));
+  EXPECT_EQ(tensor_sizes("marlin", layer(1024, "gptq-int4-g128-actorder"), "sm_90"),
+            (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_EQ(tensor_sizes("reference", layer(640, "gptq-int4-g128-actorder"), "cpu:generic"),
+            (std::vector<int>{1, 2, 4, 8, 16}));
+}
+
+// What runs here takes whole groups dealt unevenly.
+TEST(LegalSplits, OursMayBeUneven) {
+  EXPECT_EQ(tensor_sizes("cpu_generic", layer(192, "nvfp4-w4a16"), "cpu:generic"),
+            (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_EQ(tensor_sizes("cpu_generic", layer(352, "nvfp4-w4a16"), "cpu:generic"),
+            (std::vector<int>{1, 2, 4, 8, 16}));
+  const auto splits = legal_splits(*find_backend("reference"), layer(640, "gptq-int4-g128"),
+                                   *describe_device("cpu:generic"), counts);
+  EXPECT_EQ(legal(splits.tensor), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(refusals_text(splits.tensor[3].refusals),
+            "shape: needs 8 whole groups of 128 in intermediate_size, has 5 in 640");
+  EXPECT_EQ(legal(splits.expert), (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_THAT(refusals_text(splits.expert[4].refusals),
+              HasSubstr("shape: needs at least 16 experts, has 8"));
+}
+
+}  // namespace
+}  // namespace fewbit
