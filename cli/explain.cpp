@@ -11,6 +11,7 @@
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
+#include "scheme/layer_config.hpp"
 #include "select/select.hpp"
 
 namespace fewbit::cli {
@@ -26,13 +27,20 @@ struct Options : CommonOptions {
   int layer = -1;
 };
 
+// Layers of models that fewbit can't run can be asked about as well.
+Result<ModelConfig> config_of(const Checkpoint& checkpoint, const Identified& identified) {
+  Result<ModelConfig> config = read_model_config(checkpoint);
+  if (config || config.error().code != ErrorCode::unsupported) return config;
+  return read_layer_config(checkpoint, identified);
+}
+
 Result<MoeProblem> problem_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
   if (!options.problem.name.empty()) return named_problem(options.problem, dtype);
   if (is_prepared(options.path)) return prepared_problem(options.path, options.layer, dtype);
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
-  FEWBIT_TRY(const ModelConfig config, read_model_config(checkpoint));
+  FEWBIT_TRY(const ModelConfig config, config_of(checkpoint, identified));
   if (options.layer >= 0) {
     return moe_layer_problem(checkpoint, identified, config, options.layer, dtype);
   }
