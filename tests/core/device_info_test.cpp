@@ -191,7 +191,6 @@ TEST(Environment, EmptyIsUnset) {
   EXPECT_EQ(read.isa, "avx2");
   EXPECT_EQ(read.threads, std::nullopt);
   EXPECT_EQ(read.backend, std::nullopt);
-  EXPECT_EQ(read.log, std::nullopt);
 }
 
 }  // namespace
