@@ -15,6 +15,7 @@
 #include "prepared/content_hash.hpp"
 #include "prepared/prepare_plan.hpp"
 #include "prepared/prepare_work.hpp"
+#include "scheme/plain_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -195,6 +196,13 @@ class Job {
     return file.close();
   }
 
+  Result<void> write_listed(const std::string& name, std::span<const std::byte> content,
+                            PreparedManifest& manifest) const {
+    FEWBIT_TRY(write_small(name, content));
+    manifest.files.push_back({.name = name, .bytes = content.size(), .hash = hash_bytes(content)});
+    return {};
+  }
+
   // Side files of the source, then the manifest, which makes it a prepared model.
   Result<void> write_small_files(const std::vector<std::string>& hashes) {
     PreparedManifest manifest;
@@ -212,8 +220,13 @@ class Job {
         return Error{ErrorCode::inconsistent, "has changed while the model was prepared",
                      file.path.string()};
       }
-      FEWBIT_TRY(write_small(file.name, content->bytes()));
-      manifest.files.push_back({.name = file.name, .bytes = file.bytes, .hash = file.hash});
+      if (plan_.plain_rest && is_config_file(file.path)) continue;
+      FEWBIT_TRY(write_listed(file.name, content->bytes(), manifest));
+    }
+    if (plan_.plain_rest) {
+      FEWBIT_TRY(const auto config, source_.json_file("config.json"));
+      const std::string text = without_quantization(*config).dump(2) + "\n";
+      FEWBIT_TRY(write_listed("config.json", bytes_of(text), manifest));
     }
     for (const PlannedLayer& layer : plan_.layers) manifest.layers.push_back(layer.info);
     const std::string text = manifest_json(manifest).dump(1) + "\n";

@@ -141,6 +141,10 @@ class Planner {
       plan_.kept.push_back(&info);
       specs.push_back({.name = info.name, .dtype = info.dtype, .shape = info.shape});
     }
+    plan_.plain_rest = std::ranges::none_of(identified_.modules, [&](const Module& module) {
+      return module.scheme.quantized() && !module.parts.empty() &&
+             !packed.contains(module.parts.front().tensor);
+    });
     WriterOptions options;
     options.max_shard_bytes = std::numeric_limits<std::uint64_t>::max();
     FEWBIT_TRY(plan_.rest, plan_shards(std::move(specs), options));

@@ -39,6 +39,8 @@ struct PreparePlan {
   std::vector<const TensorInfo*> kept;  // of the source
   ShardPlan rest;                       // where they go: model.safetensors
   std::vector<PrepareTask> tasks;       // their numbers are those of the journal
+  // No kept tensor is quantized: a quantization config would speak of weights that are not there.
+  bool plain_rest = false;
   std::vector<SourceFile> sources;
   JobIdentity identity;
   std::uint64_t source_bytes = 0;  // of all tasks

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantize/quantize_files.hpp"
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "checkpoint/json.hpp"
 #include "checkpoint/side_files.hpp"
 #include "quantize/nvfp4.hpp"
+#include "scheme/plain_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -49,18 +48,11 @@ Json hf_quant_config(const QuantizePlan& plan) {
   return out;
 }
 
-// Written anew, or for the old weights only.
-bool is_config(const fs::path& path) {
-  // All places of a quantization config: none holds for the new weights.
-  constexpr std::array<std::string_view, 4> configs = {"config.json", "hf_quant_config.json",
-                                                       "quantize_config.json", "quant_config.json"};
-  return std::find(configs.begin(), configs.end(), path.filename().string()) != configs.end();
-}
-
+// Configs are written anew, or hold for the old weights only.
 Result<void> copy_side_files(const Checkpoint& source, CheckpointWriter& writer) {
   FEWBIT_TRY(const std::vector<fs::path> files, side_files(source.directory()));
   for (const fs::path& file : files) {
-    if (!is_config(file)) FEWBIT_TRY(writer.copy_file(file));
+    if (!is_config_file(file)) FEWBIT_TRY(writer.copy_file(file));
   }
   return {};
 }
@@ -89,13 +81,7 @@ Result<void> write_dequantized_files(const Checkpoint& source, DType dtype,
   // Files beside a GGUF file are not its own.
   if (source.gguf_metadata() != nullptr) return {};
   FEWBIT_TRY(const Json config, read_config(source));
-  Json::Object kept;
-  for (const Json::Member& member : *config.as_object()) {
-    if (member.first != "quantization_config" && member.first != "compression_config") {
-      kept.push_back(member);
-    }
-  }
-  Json updated(std::move(kept));
+  Json updated = without_quantization(config);
   const char* name = dtype == DType::bf16  ? "bfloat16"
                      : dtype == DType::f16 ? "float16"
                                            : "float32";

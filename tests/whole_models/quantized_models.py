@@ -191,8 +191,11 @@ def check_format(name, program, source, scratch, write_safetensors, want):
     short.write_text((source / "val.txt").read_text()[:1500])
     options = ("--window", "64", "--backend", "reference")
     direct, plain = (perplexity(program, one, short, *options) for one in (model, decoded))
+    # Prepared once, and mapped: the same bits.
+    call(program, "prepare", model, "-o", scratch / f"{name}-prepared", "--verify")
+    prepared = perplexity(program, scratch / f"{name}-prepared", short, *options)
     print(f"{name}: perplexity {found:.4f}, independent code {want:.4f}; direct {direct:.5f}, decoded {plain:.5f}")
-    return abs(found - want) <= TOLERANCE and abs(direct - plain) <= 1e-4 * plain and not findings
+    return abs(found - want) <= TOLERANCE and abs(direct - plain) <= 1e-4 * plain and prepared == direct and not findings
 
 
 def main():

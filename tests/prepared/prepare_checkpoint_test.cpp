@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "checkpoint/scratch_folder.hpp"
+#include "fewbit/model.hpp"
+#include "fewbit/prepare.hpp"
+#include "model/tiny_model.hpp"
+#include "prepared/manifest.hpp"
+
+namespace fewbit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrepareCheckpoint : public testing::Test {
+ protected:
+  PrepareCheckpoint() {
+    test::TinyConfig config;
+    config.layers = 3;
+    config.dense_layer = 1;
+    const test::TinyModel tiny(config);
+    EXPECT_TRUE(tiny.write(source_path()));
+  }
+
+  fs::path source_path() const { return folder_ / "source"; }
+  Checkpoint source() const { return *Checkpoint::open(source_path()); }
+  Result<PrepareReport> prepare(const char* name, const PrepareOptions& options = {},
+                                int threads = 1) const {
+    const auto pool = *make_thread_pool(threads);
+    return prepare_checkpoint(source(), folder_ / name, options, *pool);
+  }
+  std::map<std::string, std::string> content(const char* name) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / name)) {
+      if (!entry.is_regular_file()) continue;
+      files[fs::relative(entry.path(), folder_ / name).string()] = file_content(entry.path());
+    }
+    return files;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(PrepareCheckpoint, GivesTheSameBytesForAnyNumberOfThreads) {
+  const auto one = prepare("one");
+  ASSERT_TRUE(one) << one.error().message();
+  EXPECT_EQ(one->layers, 2);  // the other is dense
+  EXPECT_EQ(one->experts, 8);
+  for (const int threads : {2, 4}) {
+    const std::string name = std::to_string(threads);
+    ASSERT_TRUE(prepare(name.c_str(), {}, threads));
+    EXPECT_EQ(content(name.c_str()), content("one"));
+  }
+}
+
+TEST_F(PrepareCheckpoint, AModelGivesTheSameBits) {
+  ASSERT_TRUE(prepare("out", {}, 2));
+  ModelOptions options;
+  options.activation_dtype = DType::f32;
+  std::vector<std::int32_t> ids(40);
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto logits = [&](const fs::path& path) {
+    const auto model = Model::load(path, options, *make_thread_pool(2));
+    EXPECT_TRUE(model) << model.error().message();
+    auto sequence = *model->new_sequence(64);
+    return *model->forward(sequence, ids, Model::Logits::all);
+  };
+  EXPECT_EQ(logits(folder_ / "out"), logits(source_path()));
+}
+
+TEST_F(PrepareCheckpoint, CancelledAfterAnyTaskItGoesOnFromThere) {
+  ASSERT_TRUE(prepare("want"));
+  int interruptions = 0;
+  for (int calls = 1; calls < 200; calls += 6, ++interruptions) {
+    PrepareOptions options;
+    int called = 0;
+    options.progress = [&](std::uint64_t, std::uint64_t) { return ++called < calls; };
+    const auto stopped = prepare("out", options);
+    if (stopped) break;
+    EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+    options.progress = nullptr;
+    const auto resumed = prepare("out", options);
+    ASSERT_TRUE(resumed) << resumed.error().message();
+    EXPECT_LT(resumed->packed_source_bytes, resumed->source_bytes);
+    EXPECT_EQ(content("out"), content("want")) << calls;
+    fs::remove_all(folder_ / "out");
+  }
+  EXPECT_GT(interruptions, 5);
+}
+
+TEST_F(PrepareCheckpoint, WhatWasNotedIsNotDoneAgain) {
+  PrepareOptions options;
+  // Stopped when all tasks are done, before the files are complete.
+  std::uint64_t last_total = 0;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    last_total = total;
+    return done < total - 1;
+  };
+  ASSERT_FALSE(prepare("out", options));
+  options.progress = nullptr;
+  const auto resumed = prepare("out", options);
+  ASSERT_TRUE(resumed) << resumed.error().message();
+  EXPECT_EQ(resumed->resumed_experts, 8);
+  EXPECT_EQ(resumed->packed_source_bytes, 0U);
+  EXPECT_EQ(resumed->source_bytes, last_total);
+}
+
+TEST_F(PrepareCheckpoint, IsVerifiedAgainstItsSource) {
+  ASSERT_TRUE(prepare("out"));
+  const Checkpoint checkpoint = source();
+  const auto pool = *make_thread_pool(4);
+  const auto fine = verify_prepared(folder_ / "out", &checkpoint, nullptr, *pool);
+  ASSERT_TRUE(fine) << fine.error().message();
+  EXPECT_EQ(fine->experts, 8);
+  // The source's weights change, its header does not.
+  std::string bytes = file_content(source_path() / "model.safetensors");
+  const auto name = std::string("model.layers.2.mlp.experts.3.up_proj.weight");
+  const TensorInfo info = *checkpoint.find(name);
+  bytes[info.file_offset + 5] ^= 1;
+  folder_.write("source/model.safetensors", bytes);
+  const Checkpoint changed = source();
+  const auto differs = verify_prepared(folder_ / "out", &changed, nullptr, *pool);
+  ASSERT_FALSE(differs);
+  EXPECT_EQ(differs.error().message(),
+            "model.layers.2.mlp.experts expert 3 up: codes differ from the source at byte 5 of " +
+                std::to_string(info.bytes) + " (source " + std::to_string(info.bytes) + ")");
+}
+
+TEST_F(PrepareCheckpoint, LayersOfASliceOpenAndTheModelDoesNot) {
+  PrepareOptions options;
+  options.split = {.tensor_ranks = 1, .expert_ranks = 2, .rank = 1};
+  ASSERT_TRUE(prepare("slice", options));
+  const auto model = PreparedModel::open(folder_ / "slice");
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ(model->layers(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(model->manifest().layers[0].first_expert, 2);
+  const auto layer = model->layer(2, DType::bf16, 4, *detect_cpu(), {});
+  ASSERT_TRUE(layer) << layer.error().message();
+  EXPECT_EQ(layer->experts.problem().num_experts, 2);
+  EXPECT_TRUE(layer->experts.problem().expert_map);
+  EXPECT_EQ(layer->experts.info().owned_bytes, 0U);
+  EXPECT_FALSE(model->layer(1, DType::bf16, 4, *detect_cpu(), {}));
+  const auto whole = Model::load(folder_ / "slice", {}, *make_thread_pool(1));
+  ASSERT_FALSE(whole);
+  EXPECT_NE(whole.error().message().find("rank 1 of 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fewbit
