@@ -64,7 +64,7 @@ Result<void> PrepareWork::run(Executor& executor) {
   const int workers = std::max(executor.threads(), 1);
   parallel_for(executor, workers, [this](int worker) { work(worker); });
   // Also after a failure: what is done need not be done again.
-  const Result<void> noted = note();
+  Result<void> noted = note();
   if (failure_) return *failure_;
   return noted;
 }
