@@ -159,6 +159,20 @@ class SameModel(Scratch):
         self.assertEqual((report["experts"], report["layers"]), (96, 6))
         self.assertEqual(report["verified_experts"], 96)
 
+    @unittest.skipUnless("FEWBIT_TEST_MEMORY" in os.environ, "only where memory is not instrumented")
+    def test_memory_is_an_expert_a_thread_whatever_the_size(self):
+        peaks = []
+        for experts in (16, 128):  # of 442 kB each
+            source = self.folder / f"source{experts}"
+            write_model(source, layers=1, experts=experts)
+            # A shell in between: a child inherits the peak of whom it was forked from.
+            result = subprocess.run(
+                ["sh", "-c", '"$@"; exit', "sh", FEWBIT, "prepare", source, "-o",
+                 self.folder / f"out{experts}", "--json", "--threads", "2"],
+                capture_output=True, text=True, timeout=280)
+            peaks.append(json.loads(result.stdout)["peak_rss_bytes"])
+        self.assertLess(peaks[1], peaks[0] + (4 << 20), peaks)
+
     def test_commands_say_what_it_is(self):
         self.prepared()
         self.assertIn("cpu_f4_lane16", run("inspect", self.out).stdout)
