@@ -121,18 +121,6 @@ Result<int> run_explain(const Options& options) {
   return a.error ? exit_failure : exit_fine;
 }
 
-// Of any engine.
-void add_any_backend_option(CLI::App& command, std::string& name) {
-  std::vector<std::string> names;
-  for (const Engine engine : {Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer}) {
-    for (const BackendDescription& backend : list_backends(DeviceInfo{}, engine)) {
-      names.push_back(backend.name);
-    }
-  }
-  command.add_option("--backend", name, "Force the experts' backend: used or refused")
-      ->check(CLI::IsMember(names));
-}
-
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit_code) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "problem_options.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -104,7 +105,7 @@ void add_prepare(CLI::App& app, int& exit_code) {
       "prepare", "Experts as a backend's kernels read them, written once, mapped ever after");
   command->add_option("DIR", options->path, "Source checkpoint")->required()->check(not_empty);
   command->add_option("-o,--output", options->output, "New directory")->required();
-  add_backend_option(*command, options->prepare.backend);
+  add_any_backend_option(*command, options->prepare.backend);
   command->add_option("--device", options->device,
                       "Machine that it is prepared for (as in explain); default: this one");
   add_activation_dtype_option(*command, options->activation_dtype);
@@ -126,7 +127,8 @@ void add_prepare(CLI::App& app, int& exit_code) {
       "Works in OUT.partial; after any interruption the same command goes on where it was and "
       "gives\nthe same bytes. eval and generate take OUT as they take DIR.\n"
       "Examples:\n  fewbit prepare models/tiny-moe -o tiny-moe-prepared --verify\n"
-      "  fewbit prepare DIR -o OUT --tp 2 --rank 1");
+      "  fewbit prepare DIR -o OUT --tp 2 --rank 1\n"
+      "  fewbit prepare DIR -o OUT --backend marlin --device sm_90");
   set_body(*command, *options, exit_code, [options] { return run_prepare(*options); });
 }
 

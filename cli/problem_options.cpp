@@ -107,6 +107,17 @@ void add_spread_options(CLI::App& command, SpreadOptions& options) {
       ->check(CLI::Validator(check_exchange, "EXCHANGE"));
 }
 
+void add_any_backend_option(CLI::App& command, std::string& name) {
+  std::vector<std::string> names;
+  for (const Engine engine : {Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer}) {
+    for (const BackendDescription& backend : list_backends(DeviceInfo{}, engine)) {
+      names.push_back(backend.name);
+    }
+  }
+  command.add_option("--backend", name, "Force the experts' backend: used or refused")
+      ->check(CLI::IsMember(names));
+}
+
 void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("--problem", options.name,
                      "A published layer instead of a checkpoint: Mixtral-8x7B/awq-int4-g128");

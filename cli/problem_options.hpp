@@ -24,6 +24,9 @@ struct SpreadOptions {
 };
 void add_spread_options(CLI::App& command, SpreadOptions& options);
 
+// --backend, of any engine.
+void add_any_backend_option(CLI::App& command, std::string& name);
+
 // A named layer of the tool's own list, or of a file like tests/problems/models.txt.
 struct ProblemOptions {
   std::string name;

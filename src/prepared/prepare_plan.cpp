@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "scheme/layer_config.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -61,7 +63,8 @@ class Planner {
       return Error{ErrorCode::unsupported, "a prepared model already",
                    source_.directory().string()};
     }
-    FEWBIT_TRY(config_, read_model_config(source_));
+    if (const Backend* forced = find_backend(options_.backend)) engine_ = forced->engine;
+    FEWBIT_TRY(config_, read_config());
     if (options_.device) {
       device_ = *options_.device;
     } else {
@@ -77,6 +80,14 @@ class Planner {
   }
 
  private:
+  // Another engine runs models that fewbit does not know.
+  Result<ModelConfig> read_config() const {
+    Result<ModelConfig> config = read_model_config(source_);
+    const bool runs_here = engine_ == Engine::fewbit;
+    if (config || runs_here || config.error().code != ErrorCode::unsupported) return config;
+    return read_layer_config(source_, identified_);
+  }
+
   Result<MoeProblem> problem_of(const ExpertWeights& first, const ExpertSlice& slice,
                                 const std::string& where) const {
     ModelConfig config = config_;
@@ -89,6 +100,7 @@ class Planner {
     if (!made) return Error{made.error().code, made.error().what, where};
     made->num_experts = slice.experts;
     made->expert_map = slice.experts < slice.all_experts;
+    made->parallel = {.tensor = options_.split.tensor_ranks, .expert = options_.split.expert_ranks};
     made->where = where;
     return made;
   }
@@ -108,7 +120,7 @@ class Planner {
     FEWBIT_TRY(const ExpertWeights first, slice_expert(any, layer.slice));
     FEWBIT_TRY(const MoeProblem problem, problem_of(first, layer.slice, where));
     FEWBIT_TRY(const Selection selection,
-               select_backend(problem, device_, {.backend = options_.backend}));
+               select_backend(problem, device_, {.backend = options_.backend, .engine = engine_}));
     layer.backend = find_backend(selection.chosen);
     FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, first));
     layer.info.layer = number;
@@ -206,6 +218,7 @@ class Planner {
   const Checkpoint& source_;
   const Identified& identified_;
   const PrepareOptions& options_;
+  Engine engine_ = Engine::fewbit;  // whose kernels read it
   ModelConfig config_;
   DeviceInfo device_;
   PreparePlan plan_;

@@ -77,6 +77,28 @@ TEST(LegalSplits, EnginesNeedWholeGroupsInEvenShares) {
             "shape: needs intermediate_size % 128 = 0, has 192");
 }
 
+// Sizes of published models that fill no tile: padding to a tile is the engine's own affair, but a
+// group is never cut.
+TEST(LegalSplits, OddSizesAreLegalWhereGroupsStayWhole) {
+  const struct {
+    std::int64_t size;
+    std::vector<int> nvfp4;
+    std::vector<int> int4_g128;
+    std::vector<int> int4_g32;
+  } cases[] = {
+      {192, {1, 2, 4}, {}, {1, 2}},        {352, {1, 2}, {}, {1}},
+      {640, {1, 2, 4, 8}, {1}, {1, 2, 4}}, {1408, {1, 2, 4, 8}, {1}, {1, 2, 4}},
+      {1856, {1, 2, 4}, {}, {1, 2}},       {2880, {1, 2, 4}, {}, {1, 2}},
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(tensor_sizes("marlin", layer(one.size, "nvfp4"), "sm_90"), one.nvfp4) << one.size;
+    EXPECT_EQ(tensor_sizes("marlin", layer(one.size, "gptq-int4-g128"), "sm_90"), one.int4_g128)
+        << one.size;
+    EXPECT_EQ(tensor_sizes("marlin", layer(one.size, "gptq-int4-g32"), "sm_90"), one.int4_g32)
+        << one.size;
+  }
+}
+
 // Static order keeps groups as runs of columns; group order lets any columns go anywhere, but every
 // rank then holds all scales and nothing can be padded.
 TEST(LegalSplits, ActOrderKeepsItsScalesWhole) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -38,6 +39,7 @@ const Backend api_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .name = "trtllm_mxint4",
     .summary = "TensorRT-LLM int4 in groups of 32, called directly",
     .layout = "trtllm_mxint4",
+    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert},
 });
 
 }  // namespace fewbit

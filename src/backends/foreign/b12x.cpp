@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -36,6 +37,7 @@ const Backend b12x_backend = foreign::backend<foreign::rules>({
     .summary = "b12x NVFP4 of FlashInfer",
     .layout = "b12x_packed",
     .only_forced = "by explicit choice only",
+    .preparation = {foreign::plan_b12x_experts, foreign::pack_packed_nvfp4_expert},
 });
 
 }  // namespace fewbit

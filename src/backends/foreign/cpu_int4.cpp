@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -42,6 +43,7 @@ const Backend cpu_int4_backend = foreign::backend<foreign::rules>({
     .name = "vllm_cpu_int4",
     .summary = "vLLM on AMX, 4-bit integers",
     .layout = "cpu_int4_blocks",
+    .preparation = {foreign::plan_cpu_int4_experts, foreign::pack_cpu_int4_expert},
 });
 
 }  // namespace fewbit

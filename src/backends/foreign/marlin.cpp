@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/marlin_rules.hpp"
+#include "backends/foreign/pack_marlin.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -18,6 +19,7 @@ const Backend marlin_backend = foreign::backend<foreign::rules>({
     .name = "marlin",
     .summary = "Marlin, tokens in order",
     .layout = "marlin",
+    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert},
 });
 
 }  // namespace fewbit

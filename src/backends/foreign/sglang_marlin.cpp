@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_marlin.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -40,6 +41,7 @@ const Backend sglang_marlin_backend = foreign::backend<foreign::rules>({
     .name = "sglang_marlin",
     .summary = "Marlin of SGLang",
     .layout = "marlin",
+    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert},
 });
 
 }  // namespace fewbit

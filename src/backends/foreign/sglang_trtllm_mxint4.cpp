@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -33,6 +34,7 @@ const Backend sglang_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .summary = "TensorRT-LLM int4 of FlashInfer in SGLang, groups of 32",
     .layout = "trtllm_mxint4",
     .only_forced = "--moe-runner-backend flashinfer_trtllm",
+    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert},
 });
 
 }  // namespace fewbit

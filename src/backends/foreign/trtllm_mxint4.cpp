@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -40,6 +41,7 @@ const Backend trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .summary = "TensorRT-LLM int4 of FlashInfer, groups of 32",
     .layout = "trtllm_mxint4",
     .only_forced = "VLLM_USE_FLASHINFER_MOE_INT4=1 (default 0)",
+    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert},
 });
 
 }  // namespace fewbit

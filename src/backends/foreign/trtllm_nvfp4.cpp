@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -35,6 +36,7 @@ const Backend trtllm_nvfp4_backend = foreign::backend<foreign::rules>({
     .name = "flashinfer_trtllm_nvfp4",
     .summary = "TensorRT-LLM NVFP4 of FlashInfer, W4A4",
     .layout = "trtllm_fp4",
+    .preparation = {foreign::plan_trtllm_nvfp4_experts, foreign::pack_trtllm_nvfp4_expert},
 });
 
 }  // namespace fewbit

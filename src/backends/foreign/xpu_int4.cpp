@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -39,6 +40,7 @@ const Backend xpu_int4_backend = foreign::backend<foreign::rules>({
     .name = "xpu_int4",
     .summary = "vLLM on XPU, 4-bit integers",
     .layout = "xpu_int4",
+    .preparation = {foreign::plan_xpu_int4_experts, foreign::pack_xpu_int4_expert},
 });
 
 }  // namespace fewbit

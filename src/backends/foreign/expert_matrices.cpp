@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/expert_matrices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/convert.hpp"
+
+namespace fewbit::foreign {
+namespace {
+
+bool is_signed(DType dtype) { return dtype == DType::i4 || dtype == DType::i8; }
+std::int64_t bits_of(const Stack& stack) { return dtype_bits(stack.scheme().weight); }
+std::int64_t middle(std::int64_t bits) { return std::int64_t{1} << (bits - 1); }
+
+std::uint32_t load_u32(const std::byte* from) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+void store_u32(std::span<std::byte> out, std::int64_t index, std::uint32_t word) {
+  std::memcpy(out.data() + static_cast<std::size_t>(index) * sizeof word, &word, sizeof word);
+}
+
+// Calls fn(row of the stack, words of the row without sign).
+template <class Fn>
+void each_row(const Stack& stack, const Fn& fn) {
+  const auto words = static_cast<std::size_t>(stack.columns() * bits_of(stack) / 32);
+  const std::uint32_t flip = !is_signed(stack.scheme().weight) ? 0U
+                             : bits_of(stack) == 4             ? 0x88888888U
+                                                               : 0x80808080U;
+  std::vector<std::uint32_t> row(words);
+  std::int64_t n = 0;
+  for (const QuantizedTensor* part : stack.parts) {
+    for (std::int64_t i = 0; i < part->n; ++i, ++n) {
+      const std::byte* from =
+          part->codes.view.bytes.data() + static_cast<std::size_t>(i) * words * 4;
+      for (std::size_t w = 0; w < words; ++w) row[w] = load_u32(from + w * 4) ^ flip;
+      fn(n, row);
+    }
+  }
+}
+
+// Position of natural column c among the eight nibbles of AutoAWQ's word.
+constexpr int awq_position[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+std::int64_t zero_at(const QuantizedTensor& part, std::int64_t index) {
+  const TensorView& view = part.zero_points.view;
+  const auto i = static_cast<std::size_t>(index);
+  const std::int64_t offset =
+      is_signed(part.scheme.weight) ? middle(dtype_bits(part.scheme.weight)) : 0;
+  switch (view.dtype) {
+    case DType::i8:
+      return static_cast<std::int8_t>(view.bytes[i]) + offset;
+    case DType::i32:
+      return static_cast<std::int32_t>(load_u32(view.bytes.data() + i * 4)) + offset;
+    default:
+      return static_cast<std::uint8_t>(view.bytes[i]) + offset;
+  }
+}
+
+Result<std::vector<float>> scales_f32(const QuantizedTensor& part) {
+  const auto count = part.scales.view.bytes.size() * 8 /
+                     static_cast<std::size_t>(dtype_bits(part.scales.view.dtype));
+  std::vector<float> values(count);
+  FEWBIT_TRY(convert_to_f32(part.scales.view.dtype, part.scales.view.bytes, values));
+  return values;
+}
+
+Result<OwnedTensor> rounded(const std::vector<float>& values, DType to, Shape shape,
+                            const std::string& name) {
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(to, std::move(shape)));
+  FEWBIT_TRY(convert_from_f32(values, to, out.bytes));
+  std::vector<float> back(values.size());
+  FEWBIT_TRY(convert_to_f32(to, out.bytes, back));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i]) || std::isfinite(back[i])) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} is beyond {}", values[i], dtype_name(to)), name};
+  }
+  return out;
+}
+
+// Rows of every part with zeros behind, `from` bytes of `to`.
+Result<OwnedTensor> padded_rows(const Stack& stack, DType dtype, std::int64_t rows, std::int64_t to,
+                                const Tensor QuantizedTensor::*part_bytes) {
+  FEWBIT_TRY(OwnedTensor out,
+             allocate_tensor(dtype, {1, rows * static_cast<std::int64_t>(stack.parts.size()), to}));
+  std::int64_t at = 0;
+  for (const QuantizedTensor* part : stack.parts) {
+    const auto bytes = (part->*part_bytes).view.bytes;
+    const auto from = bytes.size() / static_cast<std::size_t>(part->n);
+    for (std::int64_t i = 0; i < part->n; ++i) {
+      std::memcpy(out.bytes.data() + static_cast<std::size_t>((at + i) * to),
+                  bytes.data() + static_cast<std::size_t>(i) * from, from);
+    }
+    at += rows;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::int64_t Stack::rows() const {
+  std::int64_t sum = 0;
+  for (const QuantizedTensor* part : parts) sum += part->n;
+  return sum;
+}
+
+Stack w13_stack(const ExpertWeights& expert, FirstPart first) {
+  Stack stack{.name = "w13", .parts = {&expert.up}, .biases = {&expert.up_bias}};
+  if (!expert.gate) return stack;
+  const bool before = first == FirstPart::gate;
+  stack.parts.insert(before ? stack.parts.begin() : stack.parts.end(), &*expert.gate);
+  stack.biases.insert(before ? stack.biases.begin() : stack.biases.end(), &expert.gate_bias);
+  return stack;
+}
+
+Stack w2_stack(const ExpertWeights& expert) {
+  return {.name = "w2", .parts = {&expert.down}, .biases = {&expert.down_bias}};
+}
+
+Result<OwnedTensor> gptq_words(const Stack& stack) {
+  const std::int64_t n = stack.rows();
+  const std::int64_t words = stack.columns() * bits_of(stack) / 32;
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, words, n}));
+  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
+    for (std::int64_t w = 0; w < words; ++w) {
+      store_u32(out.bytes, w * n + row, codes[static_cast<std::size_t>(w)]);
+    }
+  });
+  return out;
+}
+
+Result<OwnedTensor> row_words(const Stack& stack) {
+  const std::int64_t words = stack.columns() / 8;
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.rows(), words}));
+  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
+    for (std::int64_t w = 0; w < words; ++w) {
+      store_u32(out.bytes, row * words + w, codes[static_cast<std::size_t>(w)]);
+    }
+  });
+  return out;
+}
+
+Result<OwnedTensor> awq_words(const Stack& stack) {
+  const std::int64_t words = stack.rows() / 8;
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns(), words}));
+  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
+    const int shift = 4 * awq_position[row % 8];
+    for (std::int64_t k = 0; k < stack.columns(); ++k) {
+      const std::uint32_t code = codes[static_cast<std::size_t>(k / 8)] >> (4 * (k % 8)) & 0xFU;
+      const std::int64_t at = k * words + row / 8;
+      store_u32(out.bytes, at, load_u32(out.bytes.data() + at * 4) | code << shift);
+    }
+  });
+  return out;
+}
+
+Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order) {
+  const std::int64_t bits = bits_of(stack);
+  const std::int64_t per_word = 32 / bits;
+  const std::int64_t words = stack.rows() / per_word;
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.groups(), words}));
+  std::int64_t row = 0;
+  for (const QuantizedTensor* part : stack.parts) {
+    for (std::int64_t i = 0; i < part->n; ++i, ++row) {
+      const std::int64_t slot = order == ZeroOrder::awq ? awq_position[row % 8] : row % per_word;
+      for (std::int64_t g = 0; g < stack.groups(); ++g) {
+        const std::int64_t zero = zero_at(*part, i * stack.groups() + g);
+        if (zero < 0 || zero >= std::int64_t{1} << bits) {
+          return Error{
+              ErrorCode::unsupported,
+              fmt::format("zero point {} of row {}, expected one of {} bits", zero, row, bits),
+              stack.name};
+        }
+        const std::int64_t at = g * words + row / per_word;
+        store_u32(out.bytes, at,
+                  load_u32(out.bytes.data() + at * 4) | static_cast<std::uint32_t>(zero)
+                                                            << (bits * slot));
+      }
+    }
+  }
+  return out;
+}
+
+Result<void> check_middle_zero(const Stack& stack) {
+  for (const QuantizedTensor* part : stack.parts) {
+    const std::int64_t bits = dtype_bits(part->scheme.weight);
+    const std::int64_t zero =
+        part->scheme.zero_point + (is_signed(part->scheme.weight) ? middle(bits) : 0);
+    if (!part->zero_points.empty() || zero == middle(bits)) continue;
+    return Error{ErrorCode::unsupported,
+                 fmt::format("zero point {} of all codes, expected {}", zero, middle(bits)),
+                 stack.name};
+  }
+  return {};
+}
+
+Result<OwnedTensor> scales_by_row(const Stack& stack, DType to) {
+  std::vector<float> all;
+  for (const QuantizedTensor* part : stack.parts) {
+    FEWBIT_TRY(const std::vector<float> values, scales_f32(*part));
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return rounded(all, to, {1, stack.rows(), stack.groups()}, stack.name + " scales");
+}
+
+Result<OwnedTensor> scales_by_group(const Stack& stack, DType to) {
+  std::vector<float> all(static_cast<std::size_t>(stack.rows() * stack.groups()));
+  std::int64_t row = 0;
+  for (const QuantizedTensor* part : stack.parts) {
+    FEWBIT_TRY(const std::vector<float> values, scales_f32(*part));
+    for (std::int64_t i = 0; i < part->n; ++i, ++row) {
+      for (std::int64_t g = 0; g < stack.groups(); ++g) {
+        all[static_cast<std::size_t>(g * stack.rows() + row)] =
+            values[static_cast<std::size_t>(i * stack.groups() + g)];
+      }
+    }
+  }
+  return rounded(all, to, {1, stack.groups(), stack.rows()}, stack.name + " scales");
+}
+
+Result<OwnedTensor> bias_of(const Stack& stack, DType to) {
+  std::vector<float> all;
+  for (std::size_t i = 0; i < stack.parts.size(); ++i) {
+    const auto& bias = *stack.biases[i];
+    if (static_cast<std::int64_t>(bias.size()) != stack.parts[i]->n) {
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("a bias of {} values for {} rows", bias.size(), stack.parts[i]->n),
+                   stack.name};
+    }
+    all.insert(all.end(), bias.begin(), bias.end());
+  }
+  return rounded(all, to, {1, stack.rows()}, stack.name + " bias");
+}
+
+Result<OwnedTensor> group_index(const Stack& stack) {
+  const auto first = stack.parts.front()->g_idx.view.bytes;
+  for (const QuantizedTensor* part : stack.parts) {
+    if (part->g_idx.view.bytes.size() == static_cast<std::size_t>(stack.columns()) * 4 &&
+        std::ranges::equal(part->g_idx.view.bytes, first)) {
+      continue;
+    }
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("act-order of {} bytes and {} bytes, expected the same {} columns in "
+                             "all parts",
+                             first.size(), part->g_idx.view.bytes.size(), stack.columns()),
+                 stack.name};
+  }
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns()}));
+  std::ranges::copy(first, out.bytes.begin());
+  return out;
+}
+
+Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded) {
+  return padded_rows(stack, DType::u8, padded.rows, padded.columns / 2, &QuantizedTensor::codes);
+}
+
+Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded) {
+  return padded_rows(stack, stack.scheme().scale->dtype, padded.rows,
+                     padded.columns / stack.group(), &QuantizedTensor::scales);
+}
+
+Result<float> common_global(const Stack& stack) {
+  const float first = stack.parts.front()->global_scale;
+  for (const QuantizedTensor* part : stack.parts) {
+    if (part->global_scale == first) continue;
+    return Error{ErrorCode::unsupported,
+                 fmt::format("gate and up have different global scales, {} and {}: the kernels "
+                             "have one for both",
+                             first, part->global_scale),
+                 stack.name};
+  }
+  return first;
+}
+
+Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,
+                 std::span<const std::byte> bytes) {
+  const std::int64_t index = plan.index(name);
+  if (index < 0) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("an expert has a {}, but the first has none", name), ""};
+  }
+  const std::span<std::byte> share = to[static_cast<std::size_t>(index)];
+  if (share.size() != bytes.size()) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} of {} bytes, planned are {}", name, bytes.size(), share.size()),
+                 ""};
+  }
+  std::ranges::copy(bytes, share.begin());
+  return {};
+}
+
+}  // namespace fewbit::foreign

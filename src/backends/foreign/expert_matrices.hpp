@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The canonical matrices of one expert in the forms that engines' loaders start from: codes in
+// GPTQ's, AWQ's or plain words, scales and zero points beside them. Each has one expert.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fewbit/quantized.hpp"
+#include "select/moe_plan.hpp"
+
+namespace fewbit::foreign {
+
+// Matrices of equal n and k, one upon the other: gate and up, or down alone.
+struct Stack {
+  std::string name;                           // "w13", "w2"
+  std::vector<const QuantizedTensor*> parts;  // not empty
+  std::vector<const std::vector<float>*> biases;
+
+  std::int64_t rows() const;  // of all parts
+  std::int64_t columns() const { return parts.front()->k; }
+  const Scheme& scheme() const { return parts.front()->scheme; }
+  std::int64_t group() const { return scheme().scale->granularity.cols; }  // 0: a channel
+  std::int64_t groups() const { return group() == 0 ? 1 : columns() / group(); }
+  bool has_zeros() const { return !parts.front()->zero_points.empty(); }
+  bool biased() const { return !biases.front()->empty(); }
+};
+enum class FirstPart { gate, up };
+Stack w13_stack(const ExpertWeights& expert, FirstPart first = FirstPart::gate);
+Stack w2_stack(const ExpertWeights& expert);
+
+// Rows and columns with zeros behind those of each part.
+struct Padding {
+  std::int64_t rows = 0;  // of a part
+  std::int64_t columns = 0;
+};
+
+// Integer codes without sign: 8 (or 128) is added to signed ones and to their zero points.
+// i32 [1, k * bits/32, n], k in the words' order.
+Result<OwnedTensor> gptq_words(const Stack& stack);
+// i32 [1, k, n/8] of 4-bit codes in AutoAWQ's order.
+Result<OwnedTensor> awq_words(const Stack& stack);
+// i32 [1, n, k/8] of 4-bit codes.
+Result<OwnedTensor> row_words(const Stack& stack);
+// i32 [1, groups, n * bits/32]: zero points, n in order or in AutoAWQ's.
+enum class ZeroOrder { plain, awq };
+Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order);
+// Error unsupported: without stored zero points the one of all codes is not the middle.
+Result<void> check_middle_zero(const Stack& stack);
+
+// Scales rounded to f16, bf16 or f32. Error invalid_argument: a finite one that becomes infinite.
+Result<OwnedTensor> scales_by_group(const Stack& stack, DType to);  // [1, groups, n]
+Result<OwnedTensor> scales_by_row(const Stack& stack, DType to);    // [1, n, groups]
+Result<OwnedTensor> bias_of(const Stack& stack, DType to);          // [1, n]
+// i32 [1, k]; error invalid_argument: the parts differ.
+Result<OwnedTensor> group_index(const Stack& stack);
+
+// Bytes as they are, padded: u8 [1, parts * rows, columns * bits/8] codes of 4 bits, and one-byte
+// scales [1, parts * rows, columns / group].
+Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded);
+Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded);
+// The global scale of all parts. Error unsupported: they differ (both), and the kernels have one.
+Result<float> common_global(const Stack& stack);
+
+// Copies into the expert's share of a planned buffer. Error invalid_argument: its size is another.
+Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,
+                 std::span<const std::byte> bytes);
+
+}  // namespace fewbit::foreign

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_marlin.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "backends/foreign/expert_matrices.hpp"
+#include "backends/foreign/pack_fp4.hpp"
+#include "backends/foreign/rules.hpp"
+#include "layout/prepare_marlin.hpp"
+
+namespace fewbit::foreign {
+namespace {
+
+bool is_nvfp4(const MoeProblem& problem) {
+  return weight_kind(problem.gate_up) == WeightKind::nvfp4;
+}
+
+struct Job {
+  int bits = 4;
+  std::int64_t group_size = -1;
+  std::int64_t padded = 0;  // intermediate_size
+  Gating gating = Gating::gated;
+  bool ordered = false;
+};
+
+Result<Job> job_of(const MoeProblem& problem) {
+  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
+    if (integers.contains(weight_kind(*scheme))) continue;
+    return Error{
+        ErrorCode::unsupported,
+        "the Marlin layout of " + scheme_text(*scheme) + ", expected NVFP4 or 4 or 8-bit integers",
+        problem.where};
+  }
+  const Granularity in = problem.gate_up.scale->granularity;
+  const Granularity out = problem.down.scale->granularity;
+  if (in != out || problem.gate_up.weight != problem.down.weight) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("gate and up are {}, down is {}: Marlin has one form for both",
+                             scheme_text(problem.gate_up), scheme_text(problem.down)),
+                 problem.where};
+  }
+  Job job;
+  job.bits = dtype_bits(problem.down.weight);
+  job.group_size = out.cols == 0 ? -1 : out.cols;
+  job.ordered =
+      problem.down.act_order == ActOrder::group || problem.gate_up.act_order == ActOrder::group;
+  job.padded = job.ordered ? problem.intermediate_size
+                           : marlin_padded_intermediate(problem.intermediate_size, job.group_size);
+  if (!activation_gated(problem.activation.kind)) job.gating = Gating::ungated;
+  return job;
+}
+
+Result<void> plan_stack(const MoeProblem& problem, const Job& job, const Stack& stack, Dims dims,
+                        MoePlan& plan) {
+  const std::int64_t groups = job.group_size == -1 ? 1 : dims.k / job.group_size;
+  const auto add = [&](const char* part, const char* layout, DType dtype, Shape shape) {
+    const bool scales = std::string_view(part) == "scales";
+    return plan.add(
+        {.name = stack.name + "." + part,
+         .layout = layout,
+         .scale_format = scales ? std::string(dtype_name(problem.activation_dtype)) : "",
+         .source = scheme_text(stack.scheme()),
+         .dtype = dtype,
+         .shape = std::move(shape)});
+  };
+  FEWBIT_TRY(add("words", job.bits == 4 ? "marlin_4bit" : "marlin_8bit", DType::i32,
+                 {dims.k / 16, dims.n * job.bits / 2}));
+  FEWBIT_TRY(add("scales", "marlin_scales", problem.activation_dtype, {groups, dims.n}));
+  if (stack.has_zeros()) {
+    FEWBIT_TRY(add("zeros", "marlin_zeros", DType::i32, {groups, dims.n * job.bits / 32}));
+  }
+  if (stack.biased()) {
+    FEWBIT_TRY(add("bias", "marlin_scales", problem.activation_dtype, {dims.n}));
+  }
+  if (!job.ordered) return {};
+  FEWBIT_TRY(add("g_idx", "row_major", DType::i32, {dims.k}));
+  return add("order", "row_major", DType::i32, {dims.k});
+}
+
+// Memory of one stack in the form that vLLM's loader starts from.
+struct Source {
+  OwnedTensor words;
+  OwnedTensor scales;
+  std::optional<OwnedTensor> zeros;
+  std::optional<OwnedTensor> bias;
+  std::optional<OwnedTensor> g_idx;
+
+  MarlinMatrix matrix() const {
+    const auto view = [](const std::optional<OwnedTensor>& tensor) {
+      return tensor ? std::optional(tensor->tensor.view) : std::nullopt;
+    };
+    return {.words = words.tensor.view,
+            .scales = scales.tensor.view,
+            .zeros = view(zeros),
+            .bias = view(bias),
+            .g_idx = view(g_idx)};
+  }
+};
+
+Result<Source> source_of(const MoeProblem& problem, const Job& job, const Stack& stack) {
+  FEWBIT_TRY(check_middle_zero(stack));
+  Source source;
+  FEWBIT_TRY(source.words, gptq_words(stack));
+  FEWBIT_TRY(source.scales, scales_by_group(stack, problem.activation_dtype));
+  if (stack.has_zeros()) {
+    FEWBIT_TRY(source.zeros, zero_words(stack, ZeroOrder::plain));
+  }
+  if (stack.biased()) {
+    FEWBIT_TRY(source.bias, bias_of(stack, problem.activation_dtype));
+  }
+  if (job.ordered) {
+    FEWBIT_TRY(source.g_idx, group_index(stack));
+  }
+  return source;
+}
+
+Result<void> put_result(const MoePlan& plan, ExpertSpans to, const std::string& name,
+                        const MarlinMatrixResult& result) {
+  const struct {
+    const char* part;
+    const Tensor& tensor;
+  } parts[] = {{".words", result.words}, {".scales", result.scales}, {".zeros", result.zeros},
+               {".bias", result.bias},   {".g_idx", result.g_idx},   {".order", result.order}};
+  for (const auto& part : parts) {
+    const bool planned = plan.find(name + part.part) != nullptr;
+    if (part.tensor.empty() && !planned) continue;
+    FEWBIT_TRY(put(plan, to, name + part.part, part.tensor.view.bytes));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeights& first) {
+  if (is_nvfp4(problem)) return plan_packed_nvfp4_experts(problem, first);
+  FEWBIT_TRY(const Job job, job_of(problem));
+  MoePlan plan;
+  plan.experts = problem.num_experts;
+  const std::int64_t halves = job.gating == Gating::gated ? 2 : 1;
+  FEWBIT_TRY(plan_stack(problem, job, w13_stack(first),
+                        {.n = halves * job.padded, .k = problem.hidden_size}, plan));
+  FEWBIT_TRY(
+      plan_stack(problem, job, w2_stack(first), {.n = problem.hidden_size, .k = job.padded}, plan));
+  return plan;
+}
+
+Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
+                                const ExpertWeights& expert, ExpertSpans to) {
+  if (is_nvfp4(problem)) return pack_packed_nvfp4_expert(problem, plan, expert, to);
+  FEWBIT_TRY(const Job job, job_of(problem));
+  FEWBIT_TRY(const Source w13, source_of(problem, job, w13_stack(expert)));
+  FEWBIT_TRY(const Source w2, source_of(problem, job, w2_stack(expert)));
+  MarlinInput input;
+  input.codes = {.source = WordSource::gptq, .bits = job.bits};
+  input.row_order = job.ordered ? MarlinRowOrder::act_order : MarlinRowOrder::stored;
+  input.group_size = job.group_size;
+  input.hidden_size = problem.hidden_size;
+  input.intermediate_size = problem.intermediate_size;
+  input.gating = job.gating;
+  input.w13 = w13.matrix();
+  input.w2 = w2.matrix();
+  FEWBIT_TRY(const MarlinResult result, prepare_marlin(input, serial_executor()));
+  FEWBIT_TRY(put_result(plan, to, "w13", result.w13));
+  return put_result(plan, to, "w2", result.w2);
+}
+
+}  // namespace fewbit::foreign

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experts as Marlin kernels read them: integers as tiles, scales in the kernels' order, zero
+// points, biases, act-order; NVFP4 as pack_fp4.hpp has it. Other weights are refused: unsupported.
+#pragma once
+
+#include "select/backend.hpp"
+
+namespace fewbit::foreign {
+
+Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeights& first);
+Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
+                                const ExpertWeights& expert, ExpertSpans to);
+
+}  // namespace fewbit::foreign
