@@ -87,11 +87,11 @@ bool matches(const Print& print, const Layer& layer) {
 }  // namespace
 
 void claim_named_tensors(Inventory& inventory) {
-  for (auto& [name, layer] : find_layers(inventory)) {
+  for (const auto& layer : find_layers(inventory)) {
     const auto print = std::find_if(prints().begin(), prints().end(),
-                                    [&](const Print& one) { return matches(one, layer); });
+                                    [&](const Print& one) { return matches(one, layer.second); });
     if (print == prints().end()) continue;
-    for (Draft* draft : layer.drafts) {
+    for (Draft* draft : layer.second.drafts) {
       if (draft->claimed) continue;
       Scheme scheme;
       scheme.producer = print->producer;
