@@ -125,6 +125,15 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pieces(const Positions& at, i
   return all;
 }
 
+// Where each register of the buffer lies outside, when pieces of 2^piece_log2 bits hold whole ones.
+std::vector<std::int64_t> registers(const Positions& at, int piece_log2, int register_log2,
+                                    const std::vector<std::int64_t>& places) {
+  std::vector<std::int64_t> outside;
+  if (piece_log2 < register_log2) return outside;
+  for (const auto& piece : pieces(at, register_log2, places)) outside.push_back(piece.second);
+  return outside;
+}
+
 }  // namespace
 
 BlockMoves BlockPlan::moves() const {
@@ -137,6 +146,8 @@ BlockMoves BlockPlan::moves() const {
           .chunk_count = std::ssize(chunks),
           .chunk_bytes = chunk_bytes,
           .buffer_bytes = buffer_bytes,
+          .register_from = register_from.empty() ? nullptr : register_from.data(),
+          .register_to = register_to.empty() ? nullptr : register_to.data(),
           .nibbles = nullptr,
           .bytes = nullptr,
           .first_byte = 0,
@@ -168,10 +179,12 @@ std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces
   for (const auto& [buffer, outside] : pieces(at, line_log2, *from)) {
     plan.lines.push_back({.from = outside, .to = buffer});
   }
+  plan.register_from = registers(at, line_log2, register_log2, *from);
   plan.exchanges = exchanges(at, need, first, need_end, register_log2);
   int chunk_log2 = need_end;
   while (chunk_log2 < out_log2 && at[chunk_log2] == need[chunk_log2]) ++chunk_log2;
   plan.chunk_bytes = std::int64_t{1} << (chunk_log2 - 3);
+  plan.register_to = registers(at, chunk_log2, register_log2, *to);
   for (const auto& [buffer, outside] : pieces(at, chunk_log2, *to)) {
     plan.chunks.push_back({.from = buffer, .to = outside});
   }

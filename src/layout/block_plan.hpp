@@ -24,6 +24,8 @@ struct BlockPlan {
   std::vector<BlockCopy> chunks;
   std::int64_t chunk_bytes = 0;
   std::int64_t buffer_bytes = 0;
+  std::vector<std::int64_t> register_from;  // empty: lines are shorter than a register
+  std::vector<std::int64_t> register_to;    // empty: chunks are
 
   BlockMoves moves() const;
 };

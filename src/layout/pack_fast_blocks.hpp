@@ -38,8 +38,12 @@ struct BlockMoves {
   std::int64_t exchange_count;
   const BlockCopy* chunks;  // from the buffer to its first byte in the result, rising there
   std::int64_t chunk_count;
-  std::int64_t chunk_bytes;     // a power of two, at least 4
-  std::int64_t buffer_bytes;    // a power of two, at least 8
+  std::int64_t chunk_bytes;   // a power of two, at least 4
+  std::int64_t buffer_bytes;  // a power of two, at least 8
+  // Of each register of the buffer: where its bytes lie in the source, and in the result. Null
+  // where lines or chunks are shorter.
+  const std::int64_t* register_from;
+  const std::int64_t* register_to;
   const std::uint8_t* nibbles;  // of 16: what becomes of each half of a byte, first; or null
   const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null
   std::uint8_t first_byte;      // of those that there are

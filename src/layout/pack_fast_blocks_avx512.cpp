@@ -46,32 +46,42 @@ inline void exchange(__m512i& a, __m512i& b) {
   }
 }
 
-// An exchange with the registers that are `distance` apart.
-template <int bit>
-void exchange_pass(__m512i* registers, std::int64_t count, std::int64_t distance) {
-  for (std::int64_t base = 0; base < count; base += 2 * distance) {
-    for (std::int64_t i = base; i < base + distance; ++i) {
-      __m512i a = _mm512_load_si512(registers + i);
-      __m512i b = _mm512_load_si512(registers + i + distance);
-      exchange<bit>(a, b);
-      _mm512_store_si512(registers + i, a);
-      _mm512_store_si512(registers + i + distance, b);
-    }
+// Where a pass reads and writes its registers: one inside the buffer, or, as the first and the last
+// one, in the source and in the result.
+enum class Ends { inside, outside };
+struct Places {
+  const std::uint8_t* from;
+  const std::int64_t* from_of;  // of each register; inside: in order
+  std::uint8_t* to;
+  const std::int64_t* to_of;
+  std::int64_t ahead;  // bytes to the source of the next block
+  bool stream;         // whole lines past the caches
+};
+
+template <Ends ends>
+inline __m512i load(const Places& p, std::int64_t r) {
+  if constexpr (ends == Ends::inside) {
+    return _mm512_load_si512(reinterpret_cast<const __m512i*>(p.from) + r);
   }
+  const std::uint8_t* const at = p.from + p.from_of[r];
+  // Lines are more streams than the hardware follows.
+  _mm_prefetch(reinterpret_cast<const char*>(at + p.ahead), _MM_HINT_T0);
+  return _mm512_loadu_si512(reinterpret_cast<const __m512i*>(at));
 }
 
-// Two exchanges of the same registers.
-template <int first, int second>
-void exchange_twice(__m512i* registers, std::int64_t count, std::int64_t distance) {
-  for (std::int64_t base = 0; base < count; base += 2 * distance) {
-    for (std::int64_t i = base; i < base + distance; ++i) {
-      __m512i a = _mm512_load_si512(registers + i);
-      __m512i b = _mm512_load_si512(registers + i + distance);
-      exchange<first>(a, b);
-      exchange<second>(a, b);
-      _mm512_store_si512(registers + i, a);
-      _mm512_store_si512(registers + i + distance, b);
-    }
+template <Ends ends>
+inline void store(const Places& p, std::int64_t r, __m512i x) {
+  if constexpr (ends == Ends::inside) {
+    _mm512_store_si512(reinterpret_cast<__m512i*>(p.to) + r, x);
+    return;
+  }
+  auto* const at = reinterpret_cast<__m512i*>(p.to + p.to_of[r]);
+  // Whole lines go past the caches, where they would push out the source: nobody reads the result
+  // soon.
+  if (p.stream && reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
+    _mm512_stream_si512(at, x);
+  } else {
+    _mm512_storeu_si512(at, x);
   }
 }
 
@@ -79,65 +89,93 @@ struct Distances {
   std::int64_t first, second;
 };
 
+// Two exchanges of the same registers.
+template <Ends ends, int first, int second>
+inline void exchange_two(const Places& p, std::int64_t r, std::int64_t distance) {
+  __m512i a = load<ends>(p, r);
+  __m512i b = load<ends>(p, r + distance);
+  exchange<first>(a, b);
+  if constexpr (second >= 0) exchange<second>(a, b);
+  store<ends>(p, r, a);
+  store<ends>(p, r + distance, b);
+}
+
 // The first exchange of four registers in one direction, the second one in the other.
-template <int first, int second>
-inline void exchange_four(__m512i* registers, Distances d) {
-  __m512i a = _mm512_load_si512(registers);
-  __m512i b = _mm512_load_si512(registers + d.first);
-  __m512i c = _mm512_load_si512(registers + d.second);
-  __m512i e = _mm512_load_si512(registers + d.first + d.second);
+template <Ends ends, int first, int second>
+inline void exchange_four(const Places& p, std::int64_t r, Distances d) {
+  __m512i a = load<ends>(p, r);
+  __m512i b = load<ends>(p, r + d.first);
+  __m512i c = load<ends>(p, r + d.second);
+  __m512i e = load<ends>(p, r + d.first + d.second);
   exchange<first>(a, b);
   exchange<first>(c, e);
   exchange<second>(a, c);
   exchange<second>(b, e);
-  _mm512_store_si512(registers, a);
-  _mm512_store_si512(registers + d.first, b);
-  _mm512_store_si512(registers + d.second, c);
-  _mm512_store_si512(registers + d.first + d.second, e);
+  store<ends>(p, r, a);
+  store<ends>(p, r + d.first, b);
+  store<ends>(p, r + d.second, c);
+  store<ends>(p, r + d.first + d.second, e);
 }
 
-// Two exchanges while the registers are loaded.
-template <int first, int second>
-void exchange_pair(__m512i* registers, std::int64_t count, Distances d) {
-  if (d.first == d.second) return exchange_twice<first, second>(registers, count, d.first);
-  const std::int64_t near = d.first < d.second ? d.first : d.second;
-  const std::int64_t far = d.first + d.second - near;
-  for (std::int64_t i = 0; i < count; i += 2 * far) {
-    for (std::int64_t j = i; j < i + far; j += 2 * near) {
-      for (std::int64_t r = j; r < j + near; ++r) exchange_four<first, second>(registers + r, d);
+// An exchange with the registers that are `distance` apart; second < 0: only one.
+template <Ends ends, int first, int second>
+void pass_in_line(const Places& p, std::int64_t count, std::int64_t distance) {
+  for (std::int64_t i = 0; i < count; i += 2 * distance) {
+    for (std::int64_t r = i; r < i + distance; ++r) {
+      exchange_two<ends, first, second>(p, r, distance);
     }
   }
 }
 
-using Pass = void (*)(__m512i*, std::int64_t, std::int64_t);
-using PairPass = void (*)(__m512i*, std::int64_t, Distances);
+// Two exchanges while the registers are loaded.
+template <Ends ends, int first, int second>
+void pass(const Places& p, std::int64_t count, Distances d) {
+  if (d.first == d.second) return pass_in_line<ends, first, second>(p, count, d.first);
+  const std::int64_t near = d.first < d.second ? d.first : d.second;
+  const std::int64_t far = d.first + d.second - near;
+  for (std::int64_t i = 0; i < count; i += 2 * far) {
+    for (std::int64_t j = i; j < i + far; j += 2 * near) {
+      for (std::int64_t r = j; r < j + near; ++r) exchange_four<ends, first, second>(p, r, d);
+    }
+  }
+}
 
-template <int... bits>
+using Pass = void (*)(const Places&, std::int64_t, std::int64_t);
+using PairPass = void (*)(const Places&, std::int64_t, Distances);
+
+template <Ends ends, int... bits>
 struct Passes {
-  static constexpr Pass single[] = {exchange_pass<bits>...};
+  static constexpr Pass single[] = {pass_in_line<ends, bits, -1>...};
   template <int first>
   struct After {
-    static constexpr PairPass pair[] = {exchange_pair<first, bits>...};
+    static constexpr PairPass pair[] = {pass<ends, first, bits>...};
   };
   static constexpr const PairPass* pairs[] = {After<bits>::pair...};
 };
-using AllPasses = Passes<0, 1, 2, 3, 4, 5, 6, 7, 8>;
+template <Ends ends>
+using AllPasses = Passes<ends, 0, 1, 2, 3, 4, 5, 6, 7, 8>;
 
 std::int64_t distance_of(BitExchange e) { return std::int64_t{1} << (e.high - register_log2); }
 
-void run_exchanges(const BlockMoves& moves, __m512i* registers) {
-  const std::int64_t count = moves.buffer_bytes / register_bytes;
-  std::int64_t i = 0;
-  for (; i + 1 < moves.exchange_count; i += 2) {
-    const BitExchange first = moves.exchanges[i];
-    const BitExchange second = moves.exchanges[i + 1];
-    AllPasses::pairs[first.low][second.low](
-        registers, count, {.first = distance_of(first), .second = distance_of(second)});
-  }
-  if (i == moves.exchange_count) return;
-  const BitExchange last = moves.exchanges[i];
-  AllPasses::single[last.low](registers, count, distance_of(last));
+// The exchanges from e[0] on, one or two of them.
+template <Ends ends>
+void run_pass(const BitExchange* e, bool both, const Places& p, std::int64_t count) {
+  if (!both) return AllPasses<ends>::single[e[0].low](p, count, distance_of(e[0]));
+  AllPasses<ends>::pairs[e[0].low][e[1].low](
+      p, count, {.first = distance_of(e[0]), .second = distance_of(e[1])});
 }
+
+struct Identity {
+  std::int64_t of[block_buffer_bytes / register_bytes];
+};
+constexpr Identity make_identity() {
+  Identity identity{};
+  for (std::int64_t r = 0; r < block_buffer_bytes / register_bytes; ++r) {
+    identity.of[r] = r * register_bytes;
+  }
+  return identity;
+}
+constexpr Identity in_buffer = make_identity();
 
 // ahead: bytes to the source of the next block.
 template <std::int64_t bytes>
@@ -260,6 +298,50 @@ void change(const BlockMoves& moves, std::uint8_t* buffer) {
   }
 }
 
+struct BlockPlace {
+  const std::uint8_t* source;
+  std::int64_t ahead;
+  std::uint8_t* out;
+};
+
+void move_block(const BlockMoves& moves, const BlockPlace& block, std::uint8_t* buffer) {
+  const std::int64_t count = moves.buffer_bytes / register_bytes;
+  const std::int64_t exchanges = moves.exchange_count;
+  const bool table = moves.nibbles != nullptr || moves.bytes != nullptr;
+  const bool from_source = moves.register_from != nullptr && !table && exchanges > 0;
+  const bool to_out = moves.register_to != nullptr && exchanges > 0;
+  if (!from_source) {
+    read_source(moves, block.source, block.ahead, buffer);
+    change(moves, buffer);
+  }
+  for (std::int64_t e = 0; e < exchanges; e += 2) {
+    Places p{.from = buffer,
+             .from_of = in_buffer.of,
+             .to = buffer,
+             .to_of = in_buffer.of,
+             .ahead = 0,
+             .stream = false};
+    if (e == 0 && from_source) {
+      p.from = block.source;
+      p.from_of = moves.register_from;
+      p.ahead = block.ahead;
+    }
+    const bool both = e + 1 < exchanges;
+    const bool last = e + 2 >= exchanges && to_out;
+    if (last) {
+      p.to = block.out;
+      p.to_of = moves.register_to;
+      p.stream = true;
+    }
+    if (last || p.from != buffer) {
+      run_pass<Ends::outside>(moves.exchanges + e, both, p, count);
+    } else {
+      run_pass<Ends::inside>(moves.exchanges + e, both, p, count);
+    }
+  }
+  if (!to_out) write_out(moves, buffer, block.out);
+}
+
 }  // namespace
 
 void move_blocks_avx512(const BlockMoves& moves, const BlockRun& run) {
@@ -267,10 +349,10 @@ void move_blocks_avx512(const BlockMoves& moves, const BlockRun& run) {
   for (std::int64_t i = 0; i < run.count; ++i) {
     const BlockCopy block = run.blocks[i];
     const std::int64_t next = run.blocks[i + 1 < run.count ? i + 1 : i].from;
-    read_source(moves, run.source + block.from, next - block.from, buffer);
-    change(moves, buffer);
-    run_exchanges(moves, reinterpret_cast<__m512i*>(buffer));
-    write_out(moves, buffer, run.out + block.to);
+    move_block(
+        moves,
+        {.source = run.source + block.from, .ahead = next - block.from, .out = run.out + block.to},
+        buffer);
   }
 }
 
