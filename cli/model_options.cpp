@@ -54,14 +54,16 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
   out.set("checkpoint_bytes", report.checkpoint_bytes);
   out.set("prepared_bytes", report.owned_bytes);
   out.set("mapped_bytes", report.mapped_bytes);
+  out.set("load_seconds", report.load_seconds);
   return out;
 }
 
 std::string model_line(const ModelCommandOptions& options, const Model& model) {
   const ModelReport& report = model.report();
-  return fmt::format("experts on {}, {} activations, peak memory {} (checkpoint {})",
-                     backend_of(model), options.activation_dtype, bytes_text(peak_rss_bytes()),
-                     bytes_text(report.checkpoint_bytes));
+  return fmt::format(
+      "experts on {}, {} activations, loaded in {:.0f} ms, peak memory {} (checkpoint {})",
+      backend_of(model), options.activation_dtype, report.load_seconds * 1e3,
+      bytes_text(peak_rss_bytes()), bytes_text(report.checkpoint_bytes));
 }
 
 }  // namespace fewbit::cli

@@ -77,6 +77,7 @@ struct ModelReport {
   std::uint64_t checkpoint_bytes = 0;
   std::uint64_t owned_bytes = 0;   // prepared weights
   std::uint64_t mapped_bytes = 0;  // read in place
+  double load_seconds = 0;
 };
 
 // Keys and values of one sequence.

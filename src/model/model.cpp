@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -72,6 +73,7 @@ Executor& Model::executor() const { return *state_->executor; }
 
 Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions& options,
                           std::shared_ptr<Executor> executor) {
+  const auto start = std::chrono::steady_clock::now();
   FEWBIT_TRY(check_options(options));
   FEWBIT_TRY(std::shared_ptr<const PreparedModel> prepared, open_prepared(path));
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(path));
@@ -93,8 +95,11 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
                        .prepared = std::move(prepared)});
   FEWBIT_TRY(DecoderParts parts, family->load(reader));
   FEWBIT_TRY(reader.all_used());
+  ModelReport report = reader.report();
+  report.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return Model(std::make_unique<State>(State{.config = std::move(config),
-                                             .report = reader.report(),
+                                             .report = std::move(report),
                                              .max_tokens = bounded.max_tokens,
                                              .executor = std::move(executor),
                                              .decoder = Decoder(std::move(parts))}));

@@ -161,6 +161,7 @@ Result<MoeLayer> WeightReader::prepared_experts(int layer, const std::string& pr
   const PreparedInfo info = opened.experts.info();
   report_.owned_bytes += info.owned_bytes;
   report_.mapped_bytes += info.mapped_bytes;
+  if (report_.moe_selections.empty()) report_.moe_problem = problem;
   report_.moe_selections.push_back(std::move(opened.selection));
   FEWBIT_TRY(prepared(info.mapped_bytes));
   return std::move(opened.experts);
