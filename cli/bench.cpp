@@ -13,7 +13,7 @@ namespace fewbit::cli {
 namespace {
 
 struct Options : CommonOptions {
-  std::vector<std::string> names = {"tiny-moe", "Qwen3-30B-A3B"};
+  std::vector<std::string> names;
   std::string file;
   std::string activation_dtype = "bf16";
   bool list = false;
@@ -34,8 +34,13 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
              options.file.empty() ? bench::parse_shapes(bench_shapes, "built-in shapes")
                                   : bench::read_shapes(options.file));
   if (options.list) return all;
+  std::vector<std::string> names = options.names;
+  if (names.empty()) {
+    if (!options.file.empty()) return all;
+    names = {"tiny-moe", "Qwen3-30B-A3B"};
+  }
   std::vector<bench::LayerShape> out;
-  for (const std::string& name : options.names) {
+  for (const std::string& name : names) {
     const auto it = std::find_if(
         all.begin(), all.end(), [&](const bench::LayerShape& shape) { return shape.name == name; });
     if (it == all.end()) {
@@ -117,7 +122,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("bench", "MoE layers of named shapes against this machine's limits");
-  command->add_option("SHAPE", options->names, "Named shapes (default: tiny-moe Qwen3-30B-A3B)");
+  command->add_option("SHAPE", options->names, "Named shapes (default: tiny-moe Qwen3-30B-A3B; of a file all)");
   command->add_flag("--list", options->list, "Names of the shapes");
   command->add_option("--shapes", options->file,
                       "File of shapes: lines 'name hidden intermediate experts top_k scheme'");

@@ -47,6 +47,7 @@ struct Report {
   std::optional<Selection> selection;
   std::vector<Selection> engines;  // what other engines would choose
   std::string layer_error;
+  std::optional<Error> environment_error;
   std::optional<MemoryPlan> memory;
   Splits splits;
 };
@@ -83,8 +84,17 @@ std::string machine_name(const Report& report) {
   return report.device == "cpu" ? "this machine" : report.device;
 }
 
-void add_no_backend(Report& report) {
-  report.layer_error = "no backend can run the experts";
+// A forced backend that refuses is told apart: others could.
+void add_no_backend(Report& report, const Error& error) {
+  const auto& candidates = report.selection->candidates;
+  const bool forced = std::any_of(candidates.begin(), candidates.end(),
+                                  [](const Candidate& c) { return c.refusals.empty(); });
+  report.layer_error = forced ? error.message() : "no backend can run the experts";
+  if (forced) {
+    report.findings.push_back({Level::warning, "layer-not-runnable", "FEWBIT_BACKEND", error.what,
+                               "a backend that can run the experts, or none forced"});
+    return;
+  }
   report.findings.push_back(
       {Level::info, "layer-not-runnable", "experts",
        fmt::format("no backend for them on {}: see the table below", machine_name(report)),
@@ -112,14 +122,23 @@ void describe_layer(Report& report) {
   if (!selection) return add_layer_error(report, selection.error());
   const auto choice = select_backend(layer->problem, *device);
   report.selection = choice ? *choice : *std::move(selection);
-  if (!choice) add_no_backend(report);
+  if (!choice) {
+    if (is_environment_error(choice.error())) report.environment_error = choice.error();
+    add_no_backend(report, choice.error());
+  }
   report.layer = *std::move(layer);
 }
 
 void describe_tokenizer(Report& report) {
   const std::filesystem::path file = report.checkpoint.directory() / "tokenizer.json";
   std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) {
+    if (report.checkpoint.gguf_metadata() == nullptr && report.config) {
+      report.findings.push_back({Level::info, "tokenizer-missing", file.string(), "no such file",
+                                 "a tokenizer, to evaluate or generate text"});
+    }
+    return;
+  }
   const auto tokenizer = Tokenizer::open(file);
   if (!tokenizer) {
     const Error& error = tokenizer.error();
@@ -156,7 +175,7 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
-  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   report.device = options.device.text;
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
@@ -211,12 +230,13 @@ void print_inventory(const Inventory& inventory) {
   print_out("what it holds\n{}\n", table.text());
 }
 
-void print_findings(const std::vector<Finding>& findings) {
+void print_findings(const std::vector<Finding>& findings, bool headers_only) {
+  const char* depth = headers_only ? " (of headers only; scales were not read)" : "";
   if (findings.empty()) {
-    print_out("findings: none\n\n");
+    print_out("findings: none{}\n\n", depth);
     return;
   }
-  print_out("findings\n");
+  print_out("findings{}\n", depth);
   for (const Finding& f : findings) {
     const std::string text = f.found + (f.expected.empty() ? "" : "; expected " + f.expected);
     print_out("  {:<7} {}  {}\n          found {}\n", level_name(f.level), f.rule,
@@ -297,12 +317,13 @@ Result<int> run_check(const Options& options) {
                  "--source"};
   }
   FEWBIT_TRY(const Report report, make_report(options));
+  if (report.environment_error) return *report.environment_error;
   if (options.json) {
     print_json(report_json(report));
   } else {
     print_head(report);
     print_inventory(report.inventory);
-    print_findings(report.findings);
+    print_findings(report.findings, options.headers_only);
     print_layer(report);
     print_plans(report);
   }

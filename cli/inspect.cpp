@@ -110,13 +110,21 @@ void print_stats(const TensorInfo& info, const TensorStats& stats) {
   print_out("magnitudes\n{}", histogram_text(stats));
 }
 
+// What a tensor is in its file.
+void set_stored(Json& out, const TensorInfo& info) {
+  Json shape{Json::Array{}};
+  for (const std::int64_t size : shape_in_elements(info)) shape.push_back(size);
+  out.set("tensor", info.name);
+  out.set("dtype", stored_type_name(info));
+  out.set("shape", shape);
+  out.set("bytes", info.bytes);
+}
+
 // Packed codes and integers have no values of their own.
 Result<int> show_codes(const Options& options, const TensorInfo& info) {
   if (options.json) {
     Json out;
-    out.set("tensor", info.name);
-    out.set("dtype", stored_type_name(info));
-    out.set("bytes", info.bytes);
+    set_stored(out, info);
     print_json(out);
   } else {
     print_out("{}  {} {}  {}\npacked codes or integers: no statistics of values\n", info.name,
@@ -155,8 +163,7 @@ Result<int> show_decoded(const Options& options, const TensorInfo& info, const M
                          const TensorStats& stats) {
   if (options.json) {
     Json out = stats_json(stats);
-    out.set("tensor", info.name);
-    out.set("dtype", stored_type_name(info));
+    set_stored(out, info);
     out.set("decoded", true);
     out.set("scheme", scheme_text(module.scheme));
     print_json(out);
@@ -182,8 +189,7 @@ Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
   if (!stats) return Error{stats.error().code, stats.error().what, info.name};
   if (options.json) {
     Json out = stats_json(*stats);
-    out.set("tensor", info.name);
-    out.set("dtype", stored_type_name(info));
+    set_stored(out, info);
     if (view.dtype != info.dtype) out.set("read_as", dtype_name(view.dtype));
     print_json(out);
   } else {

@@ -48,11 +48,15 @@ Json hf_quant_config(const QuantizePlan& plan) {
   return out;
 }
 
-// Configs are written anew, or hold for the old weights only.
+// Configs are written anew, or hold for the old weights only, as model cards do.
+bool describes_old_weights(const fs::path& file) {
+  return is_config_file(file) || file.filename() == "README.md";
+}
+
 Result<void> copy_side_files(const Checkpoint& source, CheckpointWriter& writer) {
   FEWBIT_TRY(const std::vector<fs::path> files, side_files(source.directory()));
   for (const fs::path& file : files) {
-    if (!is_config_file(file)) FEWBIT_TRY(writer.copy_file(file));
+    if (!describes_old_weights(file)) FEWBIT_TRY(writer.copy_file(file));
   }
   return {};
 }

@@ -61,15 +61,16 @@ void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& pl
                 module.n,
                 module.k,
                 0,
+                false,
                 weight.name,
                 scale_name(weight.name, "_scale"),
                 scale_name(weight.name, "_scale_2")};
-  Shape codes = weight.shape;
-  codes.back() /= 2;
-  Shape scales = weight.shape;
-  scales.back() /= nvfp4_group_size;
-  plan.outputs.push_back({job.weight, DType::u8, codes});
-  plan.outputs.push_back({job.scale, DType::f8_e4m3, scales});
+  job.transposed = module.transposed;
+  const auto shape_of = [&](std::int64_t columns) {
+    return fused ? Shape{module.experts, module.n, columns} : Shape{module.n, columns};
+  };
+  plan.outputs.push_back({job.weight, DType::u8, shape_of(module.k / 2)});
+  plan.outputs.push_back({job.scale, DType::f8_e4m3, shape_of(module.k / nvfp4_group_size)});
   plan.outputs.push_back({job.global, DType::f32, fused ? Shape{module.experts} : Shape{}});
   ++plan.quantized_tensors;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {

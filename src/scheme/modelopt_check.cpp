@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/modelopt_config.hpp"
 #include "scheme/modelopt_formats.hpp"
@@ -98,6 +99,16 @@ void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
        "names of modules in the file"});
 }
 
+// With the first excluded entry that the other place lacks.
+std::string summary(const ModeloptConfig& config, const ModeloptConfig& other) {
+  const auto only = std::find_if(config.exclude.begin(), config.exclude.end(), [&](const auto& e) {
+    return std::find(other.exclude.begin(), other.exclude.end(), e) == other.exclude.end();
+  });
+  return fmt::format(
+      "quant_algo {}, {} excluded entries{}", config.algorithm, config.exclude.size(),
+      only == config.exclude.end() ? "" : ", " + quote(*only) + " only here");
+}
+
 }  // namespace
 
 void check_modelopt(Inventory& inventory) {
@@ -108,12 +119,9 @@ void check_modelopt(Inventory& inventory) {
   if (configs.empty()) return;
   const ModeloptConfig& config = configs.front();
   if (configs.size() > 1 && !(configs[0] == configs[1])) {
-    inventory.findings.push_back(
-        {Level::warning, "config-places-differ", configs[1].where,
-         fmt::format("quant_algo {}, {} excluded entries", configs[1].algorithm,
-                     configs[1].exclude.size()),
-         fmt::format("as in {}: quant_algo {}, {} excluded entries", config.where, config.algorithm,
-                     config.exclude.size())});
+    inventory.findings.push_back({Level::warning, "config-places-differ", configs[1].where,
+                                  summary(configs[1], config),
+                                  "as in " + config.where + ": " + summary(config, configs[1])});
   }
   FindingGroups groups;
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "fewbit/selection.hpp"
@@ -84,7 +85,12 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
     text += candidate_text(candidate, selection);
   }
   const Backend* backend = find_backend(selection.chosen);
-  if (backend == nullptr) return text + "no backend can run it\n";
+  if (backend == nullptr) {
+    const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
+                                      [](const Candidate& c) { return c.refusals.empty(); });
+    return text + (possible ? "none chosen: the forced one can't run it\n"
+                            : "no backend can run it\n");
+  }
   fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
   if (!own) return text;
   text += "variants\n";
