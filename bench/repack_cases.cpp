@@ -16,7 +16,9 @@
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/marlin_repack.hpp"
+#include "layout/nf3_packed.hpp"
 #include "layout/pack_b12x.hpp"
+#include "layout/prepare_nf3.hpp"
 #include "layout/row_major.hpp"
 #include "layout/swizzle_128x4.hpp"
 #include "layout/trtllm_blocks.hpp"
@@ -167,6 +169,25 @@ RepackCase trtllm(std::string name, const SharedBuffers& buffers, IsaLevel isa, 
           }};
 }
 
+// Codes a byte each into their 3 bits.
+RepackCase nf3(const SharedBuffers& buffers) {
+  const std::int64_t words = Nf3Packed::bytes(codes);
+  return {.name = "nf3",
+          .read_bytes = experts * codes.n * codes.k,
+          .written_bytes = experts * words,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto* in = reinterpret_cast<const std::uint8_t*>(buffers->source.data());
+            const auto size = static_cast<std::size_t>(codes.n * codes.k);
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const auto e = static_cast<std::size_t>(expert);
+              pack_nf3(codes, 128, {in + e * size, size},
+                       buffers->out.span().subspan(e * static_cast<std::size_t>(words),
+                                                   static_cast<std::size_t>(words)));
+            });
+            return {};
+          }};
+}
+
 // Whole experts, codes and scales, as a model's are packed when it is opened.
 RepackCase lane16(const SharedBuffers& buffers) {
   const std::int64_t code_bytes = codes.n * codes.k / 2;
@@ -212,11 +233,12 @@ Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
       trtllm("trtllm fp4 rows", b, isa, {16, 512}),
       trtllm("trtllm mxint4 blocks", b, isa, {32, 256}),
       add(Pair<GptqWords<4>, CpuInt4Blocks<128>>{}, "cpu int4 blocks, gptq", codes, {64, 128}),
-      add(Pair<AwqWords<4>, CpuInt4Blocks<128>>{}, "cpu int4 blocks, awq", codes, {128, 64}),
+      add(Pair<AwqWords<4>, CpuInt4Blocks<128>>{}, "cpu int4 blocks, awq", codes, {256, 32}),
       lane16(b),
       add(Pair<RowMajor<4>, F4Transposed<16>>{}, "fp4 transposed", codes, {64, 128}),
       add(Pair<GptqWords<4>, RowMajor<4>>{}, "xpu int4", codes, {64, 128}),
       add(Pair<RowMajor<8>, ColumnMajor<8>>{}, "fp8 column-major", codes, {64, 64}),
+      nf3(b),
       marlin("marlin 8-bit, gptq", b, {gptq, 8, bits16}, false),
       marlin("marlin 8-bit, awq", b, {awq, 8, bits16}, false),
       marlin("marlin 8-bit act8, gptq", b, {gptq, 8, int8}, false),

@@ -35,14 +35,12 @@ Error bad(std::string where, std::string what) {
 
 bool is_act8(const MarlinCodes& codes) { return codes.activation != MarlinActivation::bits16; }
 
-// Blocks of elements that fill the buffer of a mover, with whole lines of the words.
+// Blocks that fill the buffer of a mover and read at least 128 bytes of each row of words.
 template <Layout From>
 constexpr Dims block_of(WordSource source) {
-  if constexpr (From::bits == 4) {
-    return source == WordSource::gptq ? Dims{.n = 64, .k = 128} : Dims{.n = 128, .k = 64};
-  } else {
-    return {.n = 64, .k = 512 / From::bits};
-  }
+  constexpr std::int64_t elements = block_buffer_bytes * 8 / From::bits;
+  const std::int64_t columns = source == WordSource::gptq ? 64 : 1024 / From::bits;
+  return {.n = columns, .k = elements / columns};
 }
 
 // code: of padding, 4 bits.

@@ -91,7 +91,7 @@ template <std::int64_t block_k>
 ElementMap map_blocks(WordSource source, Dims dims) {
   using Blocks = CpuInt4Blocks<block_k>;
   return source == WordSource::gptq ? map_layouts<GptqWords<4>, Blocks>(dims, {.n = 64, .k = 128})
-                                    : map_layouts<AwqWords<4>, Blocks>(dims, {.n = 128, .k = 64});
+                                    : map_layouts<AwqWords<4>, Blocks>(dims, {.n = 256, .k = 32});
 }
 
 template <std::int64_t block_k>

@@ -67,12 +67,12 @@ class ElementMoverTest : public ::testing::Test {};
 
 using Moves = ::testing::Types<
     Move<RowMajor<4>, B12xPacked, 64, 128>, Move<GptqWords<4>, B12xPacked, 64, 128>,
-    Move<AwqWords<4>, B12xPacked, 128, 64>, Move<GptqWords<4>, MarlinAct8Of4Bit, 64, 128>,
+    Move<AwqWords<4>, B12xPacked, 256, 32>, Move<GptqWords<4>, MarlinAct8Of4Bit, 64, 128>,
     Move<AwqWords<4>, MarlinAct8Of4Bit, 128, 64>, Move<GptqWords<8>, Marlin8Bit, 64, 64>,
-    Move<AwqWords<8>, Marlin8Bit, 64, 64>, Move<GptqWords<8>, MarlinAct8Of8Bit, 64, 64>,
+    Move<AwqWords<8>, Marlin8Bit, 128, 32>, Move<GptqWords<8>, MarlinAct8Of8Bit, 64, 64>,
     Move<AwqWords<8>, MarlinAct8Of8Bit, 64, 64>, Move<GptqWords<4>, RowMajor<4>, 64, 128>,
     Move<RowMajor<4>, GptqWords<4>, 64, 128>, Move<AwqWords<4>, RowMajor<4>, 64, 128>,
-    Move<GptqWords<4>, CpuInt4Blocks<32>, 64, 128>, Move<AwqWords<4>, CpuInt4Blocks<128>, 64, 128>,
+    Move<GptqWords<4>, CpuInt4Blocks<32>, 64, 128>, Move<AwqWords<4>, CpuInt4Blocks<128>, 256, 32>,
     Move<RowMajor<4>, CpuF4Lane16, 16, 512>, Move<RowMajor<8>, CpuF4Lane16Scales, 16, 256>,
     Move<RowMajor<4>, F4Transposed<16>, 64, 128>, Move<RowMajor<8>, ColumnMajor<8>, 64, 64>,
     Move<ColumnMajor<16>, RowMajor<16>, 64, 32>, Move<RowMajor<8>, GroupedByteScales, 64, 64>,

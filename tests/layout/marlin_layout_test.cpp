@@ -2,12 +2,16 @@
 // Marlin's layouts against worked values of the engines' repacking.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "core/float_convert.hpp"
 #include "layout/awq_words.hpp"
+#include "layout/b12x_packed.hpp"
 #include "layout/column_words.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/layout_properties.hpp"
@@ -15,6 +19,7 @@
 #include "layout/marlin_act8_4bit.hpp"
 #include "layout/marlin_act8_8bit.hpp"
 #include "layout/marlin_codes.hpp"
+#include "layout/marlin_repack.hpp"
 #include "layout/marlin_scales.hpp"
 #include "layout/marlin_zeros.hpp"
 #include "layout/pack.hpp"
@@ -53,6 +58,35 @@ TEST(MarlinLayoutTest, HasTheKnownWordsOf4BitTilesFor8BitActivations) {
   const auto code = [](std::int64_t n, std::int64_t k) { return (n + n / 16 + 3 * k) & 15; };
   EXPECT_EQ(MarlinAct8Of4Bit::place(two_tiles, 90, 25), (Place{.byte = 299 * 4 + 1, .bit = 4}));
   EXPECT_EQ(word<MarlinAct8Of4Bit>(two_tiles, code, 299), 0x00ddaa77U);
+}
+
+// Act-order by strips of columns, the last of them ragged, gives the places of the closed form.
+template <Layout From, Layout To>
+void expect_ordered(Dims d) {
+  std::mt19937_64 random(4);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(d.k));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(d)));
+  for (auto& byte : words) byte = static_cast<std::byte>(random());
+  std::vector<std::byte> tiles(words.size());
+  marlin_repack({.source = WordSource::gptq, .bits = From::bits, .activation = {}},
+                {.from = d, .to = d, .parts_n = 1, .order = order}, words, tiles);
+  for (std::int64_t n = 0; n < d.n; ++n) {
+    for (std::int64_t k = 0; k < d.k; ++k) {
+      const std::int64_t row = order[static_cast<std::size_t>(k)];
+      ASSERT_EQ(read_bits<To::bits>(tiles, To::place(d, n, k)),
+                read_bits<From::bits>(words, From::place(d, n, row)))
+          << d.n << " x " << d.k << " at " << n << " " << k;
+    }
+  }
+}
+
+TEST(MarlinLayoutTest, ActOrderTakesTheNamedColumns) {
+  for (const Dims d : {Dims{64, 16}, Dims{320, 80}, Dims{576, 272}}) {
+    expect_ordered<GptqWords<4>, B12xPacked>(d);
+    expect_ordered<GptqWords<8>, Marlin8Bit>(d);
+  }
 }
 
 // A lane of a warp reads words 4t to 4t + 3: word w holds column 16 * (w/2) + 8 * (w%2) + t/4 and

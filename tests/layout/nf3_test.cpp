@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,23 @@ TEST(Nf3PackedTest, HasTheKnownWords) {
   std::vector<std::uint8_t> back(codes.size());
   unpack_nf3(d, 128, words, back);
   EXPECT_EQ(back, codes);
+}
+
+// Any number of columns of a thread block, k down to one group.
+TEST(Nf3PackedTest, PackingGivesThePlacesOfTheClosedForm) {
+  std::mt19937 random(3);
+  for (const std::int64_t tile_n : {64, 128, 192, 256}) {
+    for (const std::int64_t k : {32, 64, 96, 160, 512, 544}) {
+      const Dims d{.n = 2 * tile_n, .k = k};
+      std::vector<std::uint8_t> codes(static_cast<std::size_t>(d.n * d.k));
+      for (auto& code : codes) code = random() & 7U;
+      std::vector<std::byte> words(static_cast<std::size_t>(Nf3Packed::bytes(d)), std::byte{0xa5});
+      pack_nf3(d, tile_n, codes, words);
+      std::vector<std::uint8_t> back(codes.size());
+      unpack_nf3(d, tile_n, words, back);
+      ASSERT_EQ(back, codes) << tile_n << " " << k;
+    }
+  }
 }
 
 TEST(Nf3ScaleTest, TruncatesAsTheEngineDoes) {
