@@ -28,8 +28,8 @@ struct NamedGpu {
   int capability;
   const char* card;
   int sm_count;
-  int shared_kib;  // that one thread block can have
-  int memory_gib;
+  std::uint64_t shared_kib;  // that one thread block can have
+  std::uint64_t memory_gib;
 };
 constexpr std::array<NamedGpu, 10> gpus = {{{"sm_75", 75, "T4", 40, 64, 16},
                                             {"sm_80", 80, "A100", 108, 163, 80},

@@ -172,7 +172,7 @@ Result<void> parse_line(Line& line, const std::string& name, std::vector<NamedPr
   FEWBIT_TRY(const std::string schemes, line.text("schemes"));
   for (std::string word; line.next(word);) FEWBIT_TRY(apply_option(problem, line, word));
   for (const std::string& scheme : split(schemes, ',')) {
-    problem.where = name + "/" + scheme;
+    problem.where = fmt::format("{}/{}", name, scheme);
     FEWBIT_TRY(problem.gate_up, scheme_from_name(scheme));
     problem.down = problem.gate_up;
     problems.push_back({problem.where, problem});
@@ -187,7 +187,7 @@ std::string model_of(const NamedProblem& problem) {
 }  // namespace
 
 Result<Scheme> scheme_from_name(std::string_view name) {
-  if (auto scheme = float_scheme(name)) return *std::move(scheme);
+  if (const auto scheme = float_scheme(name)) return *scheme;
   return integer_scheme(name);
 }
 
