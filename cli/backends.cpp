@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/environment.hpp"
 #include "problem_options.hpp"
 #include "table.hpp"
 
@@ -68,6 +69,9 @@ Result<int> run_backends(const Options& options) {
   }
   print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
             table.text());
+  if (const auto& forced = environment().backend) {
+    print_out("FEWBIT_BACKEND forces {}: used or refused\n", printable_line(*forced));
+  }
   return exit_fine;
 }
 

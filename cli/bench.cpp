@@ -122,7 +122,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("bench", "MoE layers of named shapes against this machine's limits");
-  command->add_option("SHAPE", options->names, "Named shapes (default: tiny-moe Qwen3-30B-A3B; of a file all)");
+  command->add_option("SHAPE", options->names,
+                      "Named shapes (default: tiny-moe Qwen3-30B-A3B; of a file all)");
   command->add_flag("--list", options->list, "Names of the shapes");
   command->add_option("--shapes", options->file,
                       "File of shapes: lines 'name hidden intermediate experts top_k scheme'");

@@ -29,7 +29,7 @@ constexpr Fact facts[] = {
     {"neon_i8mm", &CpuFeatures::neon_i8mm},
 };
 
-Json device_json(const DeviceInfo& device) {
+Json device_json(const DeviceInfo& device, int threads) {
   Json features;
   for (const Fact& fact : facts) features.set(fact.name, device.cpu.*fact.member);
   Json built{Json::Array{}};
@@ -42,11 +42,12 @@ Json device_json(const DeviceInfo& device) {
   out.set("built_for", built);
   out.set("physical_cores", std::int64_t{device.physical_cores});
   out.set("usable_threads", std::int64_t{device.usable_threads});
+  out.set("threads_in_use", std::int64_t{threads});
   out.set("memory_bytes", device.memory_bytes);
   return out;
 }
 
-void print_device(const DeviceInfo& device) {
+void print_device(const DeviceInfo& device, int threads) {
   std::string has;
   std::string lacks;
   for (const Fact& fact : facts) {
@@ -62,18 +63,21 @@ void print_device(const DeviceInfo& device) {
   table.add({"this binary holds", built});
   table.add({"level in use", fmt::format("{} (best here: {}; FEWBIT_ISA lowers it)",
                                          isa_name(device.isa), isa_name(best_isa(device.cpu)))});
-  table.add({"threads", fmt::format("{} (physical cores {}; affinity and cgroup quota applied)",
-                                    device.usable_threads, device.physical_cores)});
+  table.add({"threads",
+             fmt::format("{} (physical cores {}, {} of them usable by affinity and cgroup quota; "
+                         "FEWBIT_THREADS sets it)",
+                         threads, device.physical_cores, device.usable_threads)});
   table.add({"memory", bytes_text(device.memory_bytes)});
   print_out("{}", table.text(0));
 }
 
 Result<int> run_cpu(const CommonOptions& options) {
   FEWBIT_TRY(const DeviceInfo device, detect_cpu());
+  FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(0));
   if (options.json) {
-    print_json(device_json(device));
+    print_json(device_json(device, pool->threads()));
   } else {
-    print_device(device);
+    print_device(device, pool->threads());
   }
   return exit_fine;
 }

@@ -2,6 +2,7 @@
 // fewbit inspect DIR [NAME]: modules with roles and schemes, or one tensor with its statistics.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "command.hpp"
@@ -67,19 +68,51 @@ void print_module(const Checkpoint& checkpoint, const Module& module) {
   print_out("{}", table.text(0));
 }
 
+// Numbers in a name count as numbers: expert 2 before expert 10.
+bool reads_before(std::string_view a, std::string_view b) {
+  const auto digits = [](std::string_view text) {
+    const std::size_t end = text.find_first_not_of("0123456789");
+    return text.substr(0, end);
+  };
+  while (!a.empty() && !b.empty()) {
+    const std::string_view left = digits(a);
+    const std::string_view right = digits(b);
+    if (!left.empty() && !right.empty()) {
+      if (left.size() != right.size()) return left.size() < right.size();
+      if (left != right) return left < right;
+      a.remove_prefix(left.size());
+      b.remove_prefix(right.size());
+      continue;
+    }
+    if (a.front() != b.front()) return a.front() < b.front();
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  return a.size() < b.size();
+}
+
+std::vector<const Module*> in_reading_order(const Identified& identified) {
+  std::vector<const Module*> modules;
+  for (const Module& module : identified.modules) modules.push_back(&module);
+  std::stable_sort(modules.begin(), modules.end(),
+                   [](const Module* a, const Module* b) { return reads_before(a->name, b->name); });
+  return modules;
+}
+
 Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
                      const Identified& identified) {
   if (options.json) {
     Json modules{Json::Array{}};
-    for (const Module& module : identified.modules) {
-      modules.push_back(module_json(checkpoint, module));
+    for (const Module* module : in_reading_order(identified)) {
+      modules.push_back(module_json(checkpoint, *module));
     }
     print_json(modules);
     return exit_fine;
   }
   Table table({Align::left, Align::left, Align::right, Align::left, Align::right});
   table.add({"module", "role", "[n, k]", "scheme", "bytes"});
-  for (const Module& module : identified.modules) {
+  for (const Module* listed : in_reading_order(identified)) {
+    const Module& module = *listed;
     const std::string shape =
         module.k > 0 ? fmt::format("[{}, {}]", module.n, module.k) : fmt::format("[{}]", module.n);
     table.add({module.name, role_name(module.role), shape,

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <utility>
 
-#include "canonical/storage.hpp"
-#include "canonical/transpose.hpp"
 #include "core/convert.hpp"
 #include "quantize/nvfp4.hpp"
 
@@ -55,7 +53,7 @@ class MatrixQuantizer {
   Result<std::span<const float>> load(std::int64_t row) {
     const auto values = static_cast<std::size_t>(count(row) * job_.k);
     const std::span<float> out = std::span(weights_).first(values);
-    const auto first = static_cast<std::size_t>((job_.transposed ? 0 : job_.slice * job_.n) + row);
+    const auto first = static_cast<std::size_t>(job_.slice * job_.n + row);
     FEWBIT_TRY(
         convert_to_f32(source_.view.dtype,
                        source_.view.bytes.subspan(
@@ -116,7 +114,7 @@ class MatrixQuantizer {
   }
 
   const MatrixJob& job_;
-  Tensor source_;  // of all matrices; a transposed one is there alone
+  Tensor source_;
   std::size_t row_bytes_;
   std::int64_t rows_;  // of a piece
   float global_ = 1.0F;
@@ -130,12 +128,7 @@ class MatrixQuantizer {
 
 Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
                                      CheckpointWriter& writer) {
-  Tensor tensor = source.tensor(*job.source);
-  if (job.transposed) {
-    if (tensor.view.shape.size() == 3) tensor = first_dim_slice(tensor, job.slice);
-    FEWBIT_TRY(tensor, transposed_copy(tensor));
-  }
-  MatrixQuantizer quantizer(job, std::move(tensor));
+  MatrixQuantizer quantizer(job, source.tensor(*job.source));
   Result<MatrixResult> result = quantizer.run(writer);
   if (!result && result.error().where.empty()) {
     return Error{result.error().code, result.error().what, job.source->name};

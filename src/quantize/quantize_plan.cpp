@@ -33,6 +33,14 @@ Result<void> check_module(const Module& module, const TensorInfo& weight) {
   if (!module.unreadable.empty()) {
     return Error{ErrorCode::unsupported, module.unreadable, module.name};
   }
+  // Groups of 16 would run across the outputs, and what reads NVFP4 takes rows of inputs only.
+  if (module.transposed) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("weights are {}, each matrix [in, out]; expected [experts, out, in] = "
+                             "[{}, {}, {}]",
+                             shape_text(weight.shape), module.experts, module.n, module.k),
+                 weight.name};
+  }
   const std::size_t rank = module.experts > 0 ? 3 : 2;
   if (weight.shape.size() != rank) {
     return Error{ErrorCode::unsupported,
@@ -61,16 +69,15 @@ void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& pl
                 module.n,
                 module.k,
                 0,
-                false,
                 weight.name,
                 scale_name(weight.name, "_scale"),
                 scale_name(weight.name, "_scale_2")};
-  job.transposed = module.transposed;
-  const auto shape_of = [&](std::int64_t columns) {
-    return fused ? Shape{module.experts, module.n, columns} : Shape{module.n, columns};
-  };
-  plan.outputs.push_back({job.weight, DType::u8, shape_of(module.k / 2)});
-  plan.outputs.push_back({job.scale, DType::f8_e4m3, shape_of(module.k / nvfp4_group_size)});
+  Shape codes = weight.shape;
+  codes.back() /= 2;
+  Shape scales = weight.shape;
+  scales.back() /= nvfp4_group_size;
+  plan.outputs.push_back({job.weight, DType::u8, codes});
+  plan.outputs.push_back({job.scale, DType::f8_e4m3, scales});
   plan.outputs.push_back({job.global, DType::f32, fused ? Shape{module.experts} : Shape{}});
   ++plan.quantized_tensors;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {

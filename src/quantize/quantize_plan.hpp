@@ -14,8 +14,7 @@ struct MatrixJob {
   const TensorInfo* source = nullptr;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t slice = 0;   // which matrix of the source tensor
-  bool transposed = false;  // the source has them as [k, n], the outputs never
+  std::int64_t slice = 0;  // which matrix of the source tensor
   std::string weight;      // names of the output tensors
   std::string scale;
   std::string global;

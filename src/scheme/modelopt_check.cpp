@@ -104,9 +104,9 @@ std::string summary(const ModeloptConfig& config, const ModeloptConfig& other) {
   const auto only = std::find_if(config.exclude.begin(), config.exclude.end(), [&](const auto& e) {
     return std::find(other.exclude.begin(), other.exclude.end(), e) == other.exclude.end();
   });
-  return fmt::format(
-      "quant_algo {}, {} excluded entries{}", config.algorithm, config.exclude.size(),
-      only == config.exclude.end() ? "" : ", " + quote(*only) + " only here");
+  return fmt::format("quant_algo {}, {} excluded entries{}", config.algorithm,
+                     config.exclude.size(),
+                     only == config.exclude.end() ? "" : ", " + quote(*only) + " only here");
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
   if (backend == nullptr) {
     const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
                                       [](const Candidate& c) { return c.refusals.empty(); });
-    return text + (possible ? "none chosen: the forced one can't run it\n"
-                            : "no backend can run it\n");
+    return text +
+           (possible ? "none chosen: the forced one can't run it\n" : "no backend can run it\n");
   }
   fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
   if (!own) return text;

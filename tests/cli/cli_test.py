@@ -41,6 +41,12 @@ def run_json(case, *args, code=0):
     return json.loads(result.stdout)
 
 
+def run_json_env(case, env, *args):
+    result = run(*args, "--json", env=env)
+    case.assertEqual(result.returncode, 0, result.stderr)
+    return json.loads(result.stdout)
+
+
 def rewrite_header(path, change):
     """Applies change(header dict, data) -> (header, data) to a safetensors file."""
     raw = path.read_bytes()
@@ -221,6 +227,22 @@ class Reports(unittest.TestCase):
         scale = "model.layers.0.mlp.experts.3.up_proj.weight_scale"
         self.assertEqual(run_json(self, "inspect", MODEL, scale)["nan"], 0)
 
+
+    def test_experts_are_listed_by_their_numbers(self):
+        names = [m["name"] for m in run_json(self, "inspect", MODEL)]
+        experts = [n.split(".")[5] for n in names if n.startswith("model.layers.0.mlp.experts.")]
+        self.assertEqual(experts, sorted(experts, key=int))
+
+    def test_what_the_environment_forces_is_seen(self):
+        self.assertEqual(run_json_env(self, {"FEWBIT_THREADS": "1"}, "cpu")["threads_in_use"], 1)
+        self.assertEqual(run("cpu", env={"FEWBIT_THREADS": "abc"}).returncode, 2)
+        self.assertIn("FEWBIT_BACKEND forces reference",
+                      run("backends", env={"FEWBIT_BACKEND": "reference"}).stdout)
+        self.assertEqual(run("check", MODEL, env={"FEWBIT_BACKEND": "frob"}).returncode, 2)
+        forced = run("check", MODEL, env={"FEWBIT_BACKEND": "cpu_avx512", "FEWBIT_ISA": "generic"})
+        self.assertEqual(forced.returncode, 1)
+        self.assertIn("layer-not-runnable  FEWBIT_BACKEND", forced.stdout)
+        self.assertNotIn("fewbit convert", forced.stdout)
 
     def test_explain_gives_the_layer_in_json(self):
         problem = run_json(self, "explain", MODEL)["problem"]
@@ -452,6 +474,19 @@ class BadInput(Copy):
         self.expect_error("tokenizer.json", "1000000", "vocab_size")
         path.write_text("{")
         self.assertIn("tokenizer-unreadable", self.findings())
+
+    def test_a_model_without_tokenizer_is_noted(self):
+        (self.model / "tokenizer.json").unlink()
+        rules = [f["rule"] for f in run_json(self, "check", self.model)["findings"]]
+        self.assertIn("tokenizer-missing", rules)
+        self.expect_error("tokenizer.json")
+
+    def test_places_of_the_config_that_differ_name_the_entry(self):
+        self.change_config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4",
+                                                "group_size": 16, "ignore": ["lm_head", "frob*"]})
+        text = run("check", self.model).stdout
+        self.assertIn("config-places-differ", text)
+        self.assertIn('"frob*" only here', text)
 
     def test_a_text_shorter_than_a_window_is_named(self):
         text = self.folder / "short.txt"

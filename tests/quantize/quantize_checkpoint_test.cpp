@@ -257,6 +257,21 @@ TEST_F(QuantizeCheckpoint, RefusalsLeaveNothingBehind) {
   }
 }
 
+// Llama 4 and gpt-oss store them so.
+TEST_F(QuantizeCheckpoint, ExpertsStoredInputsFirstAreRefusedByShape) {
+  SmallCheckpoint small;
+  small.add_bf16("model.layers.0.mlp.experts.gate_up_proj", {2, 32, 96},
+                 SmallCheckpoint::ramp(0.01F));
+  small.file("config.json", R"({"model_type": "llama4_text", "hidden_size": 32})");
+  const auto report = quantize(small);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(report.error().message(),
+              AllOf(HasSubstr("experts.gate_up_proj"), HasSubstr("weights are [2, 32, 96]"),
+                    HasSubstr("expected [experts, out, in] = [2, 96, 32]")));
+  EXPECT_FALSE(fs::exists(output_));
+}
+
 TEST_F(QuantizeCheckpoint, AMatrixOfErasedBlocksIsWrittenOnlyWhenAllowedAndNamed) {
   SmallCheckpoint small = SmallCheckpoint::bf16();
   std::vector<float> outlier(512, 1e-6F);
