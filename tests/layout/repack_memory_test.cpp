@@ -94,13 +94,16 @@ class RepackMemoryTest : public ::testing::Test {
   std::int64_t before_ = 0;
 };
 
+// To a page: what the C library allocated by itself is only seen when it is freed.
 TEST_F(RepackMemoryTest, TheCounterSeesBuffersAndContainers) {
-  auto buffer = AlignedBuffer::allocate(1 << 20);
+  constexpr std::int64_t bytes = 1 << 20;
+  constexpr std::int64_t page = 4096;
+  auto buffer = AlignedBuffer::allocate(bytes);
   ASSERT_TRUE(buffer);
-  EXPECT_GE(taken(), 1 << 20);
-  const std::vector<int> numbers(1 << 18);
-  EXPECT_GE(taken(), 2 << 20);
-  EXPECT_GE(numbers.capacity(), std::size_t{1} << 18);
+  EXPECT_GE(taken(), bytes - page);
+  const std::vector<std::byte> more(bytes);
+  EXPECT_GE(taken(), 2 * bytes - page);
+  EXPECT_EQ(more.size(), buffer->size());
 }
 
 // The output, and at most one expert of the source and 4 MiB.
@@ -126,7 +129,7 @@ TEST_F(RepackMemoryTest, W4a16TakesItsOutputAndAtMostOneExpert) {
                                       {.w13 = output(0), .w2 = output(1)}, isa_, *pool_);
     ASSERT_TRUE(report) << report.error().message();
     EXPECT_LE(taken(), 2 * experts * expert_bytes + expert_bytes + slack);
-    EXPECT_GE(taken(), 2 * experts * expert_bytes);
+    EXPECT_GE(taken(), 2 * experts * (code_bytes + scale_bytes));
   }
 }
 
