@@ -291,7 +291,8 @@ TEST(GgufBlocks, LatticeTypesApplyScalesAndSigns) {
   set_one(xxs, 0);
   const std::uint32_t word = 3U << 28 | 0b0000101U
                                             << 7;  // scale 3; second vector: elements 0 and 2
-  for (int i = 0; i < 4; ++i) xxs[6 + i] = static_cast<std::uint8_t>(word >> 8 * i);
+  for (int i = 0; i < 4; ++i)
+    xxs[static_cast<std::size_t>(6 + i)] = static_cast<std::uint8_t>(word >> 8 * i);
   const std::vector<float> out = decode(type_named("IQ2_XXS"), xxs);
   EXPECT_EQ(out[0], 8 * 3.5F / 4);
   EXPECT_EQ(out[8], -8 * 3.5F / 4);

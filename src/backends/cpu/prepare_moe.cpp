@@ -213,8 +213,8 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(IsaLevel level, const MoeProblem& 
   if (info.layout != layout_name(problem.down)) {
     info.layout += fmt::format(", {}", layout_name(problem.down));
   }
-  return std::unique_ptr<PreparedMoe>(std::make_unique<Moe>(kernels, problem, std::move(experts),
-                                                            std::move(memory), std::move(info)));
+  return std::unique_ptr<PreparedMoe>(
+      std::make_unique<Moe>(problem, std::move(experts), std::move(memory), std::move(info)));
 }
 
 }  // namespace fewbit::cpu

@@ -21,10 +21,9 @@ struct Expert {
 
 class Moe final : public PreparedMoe {
  public:
-  Moe(const Kernels& kernels, const MoeProblem& problem, std::vector<Expert> experts,
-      PreparedMemory memory, PreparedInfo info)
-      : kernels_(kernels),
-        problem_(problem),
+  Moe(const MoeProblem& problem, std::vector<Expert> experts, PreparedMemory memory,
+      PreparedInfo info)
+      : problem_(problem),
         experts_(std::move(experts)),
         owners_(std::move(memory.owners)),
         info_(std::move(info)) {}
@@ -34,7 +33,6 @@ class Moe final : public PreparedMoe {
   PreparedInfo info() const override { return info_; }
 
  private:
-  const Kernels& kernels_;
   MoeProblem problem_;
   std::vector<Expert> experts_;
   std::vector<std::shared_ptr<const void>> owners_;
