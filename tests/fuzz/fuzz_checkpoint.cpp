@@ -81,9 +81,11 @@ void check_matrix(const fewbit::Checkpoint& checkpoint, const fewbit::Module& mo
   if (!fewbit::dequantize_rows(*matrix, matrix->n - 1, row)) std::abort();
 }
 
-// Codes never pass for plain values. Masks are plain BOOL tensors, and nobody's codes.
+// Codes never pass for plain values. Masks are nobody's codes: plain BOOL tensors, and bytes by
+// name.
 void check_plain(const fewbit::Checkpoint& checkpoint, const fewbit::Module& module) {
   if (module.scheme.quantized() || !module.unreadable.empty()) return;
+  if (module.name.ends_with("mask") || module.name.ends_with("masked_bias")) return;
   const fewbit::TensorInfo* weight = checkpoint.find(module.part("weight"));
   if (weight != nullptr && weight->dtype != fewbit::DType::boolean && weight->shape.size() >= 2 &&
       fewbit::dtype_bits(weight->dtype) < 16) {
