@@ -2,7 +2,10 @@
 #include "scheme/declared.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/ascii.hpp"
 #include "scheme/config_section.hpp"
@@ -67,14 +70,51 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
   declared.all.push_back(std::move(out));
 }
 
+constexpr std::string_view block_keys[] = {"quantization_config", "compression_config",
+                                           "quant_config"};
+
+// Weights of which some are left out, so that others stand elsewhere.
+bool is_sparse(const Json* block) {
+  const Json* format = block != nullptr ? block->find("format") : nullptr;
+  return format != nullptr && (format->as_string() == nullptr || *format->as_string() != "dense");
+}
+
+// An object inside config.json, and the path of its keys.
+struct Section {
+  const Json* object = nullptr;
+  std::string path;  // "text_config."
+};
+
+// config.json and the parts of a model that it is made of, outer ones first: a method may be told
+// in any of them.
+std::vector<Section> sections_of(const Json& config) {
+  constexpr int deepest = 3;
+  std::vector<Section> sections = {{&config, ""}};
+  std::size_t begin = 0;
+  for (int depth = 0; depth < deepest; ++depth) {
+    const std::size_t end = sections.size();
+    for (; begin < end; ++begin) {
+      const Json::Object* members = sections[begin].object->as_object();
+      if (members == nullptr) continue;
+      const std::string path = sections[begin].path;
+      for (const auto& [name, value] : *members) {
+        const bool is_block =
+            std::find(std::begin(block_keys), std::end(block_keys), name) != std::end(block_keys);
+        if (value.is_object() && !is_block) sections.push_back({&value, path + name + "."});
+      }
+    }
+  }
+  return sections;
+}
+
 void declare_config_json(Declared& declared, const std::shared_ptr<const Json>& file) {
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    declare_block(declared, file, file->find(key), "config.json " + std::string(key));
-    for (const std::string_view section : {"text_config", "llm_config", "language_config"}) {
-      const Json* inner = file->find(section);
-      if (inner == nullptr) continue;
-      declare_block(declared, file, inner->find(key),
-                    "config.json " + std::string(section) + "." + std::string(key));
+  for (const Section& section : sections_of(*file)) {
+    for (const std::string_view key : block_keys) {
+      declare_block(declared, file, section.object->find(key),
+                    "config.json " + section.path + std::string(key));
+    }
+    if (const Json* sparsity = section.object->find("sparsity_config"); is_sparse(sparsity)) {
+      declare_block(declared, file, sparsity, "config.json " + section.path + "sparsity_config");
     }
   }
   // MLX: {"bits", "group_size"} without a method; its top-level copy above says no more.

@@ -79,6 +79,13 @@ void check_rotation(Inventory& inventory, const Declaration& declaration) {
     inventory.findings.push_back(
         {Level::error, "config-rotation", declaration.where, fmt::format("a {}", key),
          "weights as the model has them: rotated ones need the inverse on the activations"});
+    for (Draft& draft : inventory.drafts) {
+      Module& module = draft.module;
+      if (!module.scheme.quantized() || !module.unreadable.empty()) continue;
+      module.unreadable =
+          fmt::format("rotated, as {} of {} says: its values need the inverse on the activations",
+                      key, declaration.where);
+    }
   }
 }
 

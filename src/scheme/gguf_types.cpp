@@ -37,6 +37,18 @@ std::string obstacle(const BlockFormat& blocks) {
   return "";
 }
 
+// Scales under names that no reader of GGUF applies; empty when there are none.
+std::string foreign_scale(const Draft& draft) {
+  if (draft.has("scale") && draft.has("weight.scale")) return "two factors: scale and weight.scale";
+  for (const Module::Part& part : draft.module.parts) {
+    const bool own = part.suffix == "scale" || part.suffix == "weight.scale";
+    if (own || part.suffix.starts_with("input") || !is_quantization_suffix(part.suffix)) continue;
+    return fmt::format("{} beside the blocks, which nothing applies; a factor is named scale",
+                       part.tensor);
+  }
+  return "";
+}
+
 void set_sizes(Module& module, const Shape& shape) {
   module.n = shape.size() == 1 ? shape[0] : shape[shape.size() - 2];
   module.k = shape.size() == 1 ? 0 : shape.back();
@@ -55,6 +67,7 @@ void claim(Draft& draft) {
         stored_type_name(*draft.tensors[i]), shape_text(shape_in_elements(*draft.tensors[i])));
   }
   if (main.blocks) draft.module.unreadable = obstacle(*main.blocks);
+  if (draft.module.unreadable.empty()) draft.module.unreadable = foreign_scale(draft);
   if (!main.blocks && (draft.has("scale") || draft.has("weight.scale"))) {
     draft.module.unreadable = "a factor beside plain weights: " + draft.module.evidence;
   }

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "core/quote.hpp"
+#include "scheme/modelopt_config.hpp"
+#include "scheme/modelopt_formats.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/named_methods.hpp"
 #include "scheme/reader.hpp"
@@ -219,6 +221,18 @@ void refuse_familiar(Inventory& inventory, const Declaration& declaration) {
   }
 }
 
+// An algorithm of ModelOpt that is not known, over weights that all look plain.
+void refuse_unknown_algorithm(Inventory& inventory, const Declaration& declaration) {
+  const auto config = read_modelopt_config(declaration);
+  if (!config || modelopt_algorithm_known(config->algorithm) || claimed_any(inventory)) return;
+  for (Draft& draft : inventory.drafts) {
+    if (draft.claimed || !is_linear(draft.module)) continue;
+    refuse(draft, declaration,
+           fmt::format("quant_algo {} of {} is not known", quote(config->algorithm),
+                       declaration.where));
+  }
+}
+
 }  // namespace
 
 void claim_other_producers(Inventory& inventory) {
@@ -241,7 +255,10 @@ void claim_other_producers(Inventory& inventory) {
       break;
     }
   }
-  if (declared != nullptr && declared->producer != Producer::modelopt) {
+  if (declared == nullptr) return;
+  if (declared->producer == Producer::modelopt) {
+    refuse_unknown_algorithm(inventory, *declared);
+  } else {
     refuse_declared(inventory, *declared);
   }
 }

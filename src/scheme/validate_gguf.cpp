@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
+#include <vector>
 
 #include "checkpoint/gguf_types.hpp"
 #include "scheme/validation.hpp"
@@ -138,12 +141,32 @@ void validate_scales(Validation& validation, const Module& module, const TensorI
   }
 }
 
+void validate_factor_values(Validation& validation, const Module& module,
+                            const TensorInfo& factor) {
+  const Tensor tensor = validation.checkpoint.tensor(factor);
+  std::vector<float> values(tensor.view.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.view.bytes.data(), values.size() * sizeof(float));
+  const auto add = [&](Level level, const char* rule, const char* what, const auto& is_so) {
+    const auto count = std::count_if(values.begin(), values.end(), is_so);
+    if (count == 0) return;
+    validation.add(module, level, rule, factor.name,
+                   fmt::format("{} of {} factors are {}", count, values.size(), what),
+                   "finite factors above zero");
+  };
+  add(Level::error, "scale-nan", "NaN or infinite", [](float x) { return !std::isfinite(x); });
+  add(Level::warning, "scale-negative", "negative", [](float x) { return x < 0; });
+  add(Level::warning, "scale-zero", "zero: the weights are erased", [](float x) { return x == 0; });
+}
+
 // One f32 for the tensor, or one an expert.
 void validate_factor(Validation& validation, const Module& module, const TensorInfo& factor) {
   const auto elements = shape_elements(factor.shape);
   const bool one = elements && *elements == 1;
   const bool each = elements && module.experts > 0 && *elements == module.experts;
-  if (factor.dtype == DType::f32 && (one || each)) return;
+  if (factor.dtype == DType::f32 && (one || each)) {
+    if (validation.depth >= Depth::scales) validate_factor_values(validation, module, factor);
+    return;
+  }
   validation.add(module, Level::error, "scale-shape", factor.name,
                  fmt::format("{} {}", dtype_name(factor.dtype), shape_text(factor.shape)),
                  module.experts > 0 ? fmt::format("f32 [1] or [{}]", module.experts) : "f32 [1]");

@@ -87,7 +87,9 @@ def nvfp4(name, factors):
     values = quants.dequantize(data, Type.NVFP4).astype(np.float64)
     case.tensors["blk.0.ffn_up_exps.weight"] = ("NVFP4", data)
     case.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.array(factors, np.float32))
-    case.values["blk.0.ffn_up_exps.weight"] = values * np.array(factors, np.float32).astype(np.float64)[:, None, None]
+    with np.errstate(invalid="ignore"):
+        wide = np.array(factors, np.float32).astype(np.float64)[:, None, None]
+        case.values["blk.0.ffn_up_exps.weight"] = values * wide
     case.schemes["blk.0.ffn_up_exps"] = "GGUF NVFP4"
     return case
 
@@ -103,3 +105,17 @@ def cases():
     factor_count.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.ones(3, np.float32))
     factor_count.values, factor_count.faults = {}, ("scale-shape",)
     yield factor_count
+    for name, factor, rule in [
+        ("nan", np.nan, "scale-nan"),
+        ("infinite", np.inf, "scale-nan"),
+        ("zero", 0, "scale-zero"),
+        ("negative", -1, "scale-negative"),
+    ]:
+        case = nvfp4(f"gguf-fault-factor-{name}", [factor, 2])
+        case.values, case.faults = {}, (rule,)
+        yield case
+    for suffix in ["weight_scale", "weight_scale_2", "scales", "weight.scale"]:
+        case = nvfp4(f"gguf-fault-factor-named-{suffix}", [1, 2])
+        case.tensors[f"blk.0.ffn_up_exps.{suffix}"] = ("F32", np.ones(2, np.float32))
+        case.values, case.schemes, case.faults = {}, {}, ("module-unreadable",)
+        yield case

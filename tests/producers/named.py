@@ -204,7 +204,24 @@ def orphan_bias():
     return case
 
 
+def configs_in_odd_places():
+    """Plain weights, and a method somewhere: none of them passes for unquantized."""
+    gptq = {"quant_method": "gptq", "bits": 4}
+    for name, settings in [
+        ("thinker-text", {"thinker_config": {"text_config": {"quantization_config": gptq}}}),
+        ("thinker", {"thinker_config": {"quantization_config": gptq}}),
+        ("unknown-deep", {"pretrained_cfg": {"text_config": {"quantization_config": {"quant_method": "acme"}}}}),
+        ("quant-config", {"quant_config": gptq}),
+        ("sparsity", {"sparsity_config": {"format": "sparse-24-bitmask"}}),
+        ("modelopt-algorithm", config("modelopt", quant_algo="NVFP7")),
+    ]:
+        rng = random(name)
+        tensors = {f"{MODULE}.weight": bf16(rng.standard_normal((16, 32))), "model.norm.weight": bf16(np.ones(32))}
+        yield Case("named-plain-" + name, tensors, settings, faults=("module-unreadable",))
+
+
 def cases():
+    yield from configs_in_odd_places()
     yield nf4("nf4")
     yield nf4("nf4-rows-of-96", k=96)
     yield nf4("nf4-rows-of-100", n=17, k=100)
