@@ -63,8 +63,17 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   config.base.act_order = false;
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
   config.format = lower_ascii(format.value_or(""));
+  bool known = config.format.empty() || config.format.find("llm_compressor") != std::string::npos;
   for (const auto& [name, packing] : formats) {
-    if (config.format == name) config.packing = packing;
+    if (config.format != name) continue;
+    config.packing = packing;
+    known = true;
+  }
+  if (!known) {
+    config.problems.push_back(
+        {ErrorCode::unsupported,
+         "packing_format " + quote(config.format) + " is not known; the tensors decide",
+         config.where});
   }
   read_rules(section, config);
   config.blocks = names_in(

@@ -38,7 +38,8 @@ class Check {
     const bool expected = group != nullptr && group->weights.has_value();
     // Token-prediction layers behind the last one are rarely listed.
     const bool extra_layer = inventory_.num_layers && module.layer >= *inventory_.num_layers;
-    if (quantized && !expected && !config_.groups().empty()) {
+    const bool codes = quantized && dtype_bits(module.scheme.weight) < 16;
+    if (codes && !expected && !config_.groups().empty()) {
       add(module, Level::warning, "config-excludes-quantized",
           "quantized tensors: " + module.evidence,
           config_.where() + " does not expect it to be quantized");

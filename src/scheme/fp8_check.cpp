@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/checked.hpp"
+#include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/fp8_config.hpp"
 #include "scheme/name_parts.hpp"
@@ -138,6 +139,12 @@ void check_fp8(Inventory& inventory) {
     inventory.findings.push_back({Level::warning, "config-block-size", config->where,
                                   "weight_block_size " + config->bad_block,
                                   "two sizes, of rows and columns"});
+  }
+  if (config && !config->scale_format.empty() && config->scale_format != "ue8m0" &&
+      config->scale_format != "float" && config->scale_format != "float32") {
+    inventory.findings.push_back({Level::warning, "config-value", config->where,
+                                  "scale_fmt " + quote(config->scale_format),
+                                  "ue8m0, float or none; scales are read as they are stored"});
   }
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));

@@ -84,7 +84,7 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
     const Module& module = draft.module;
     const ModuleRules::Verdict verdict = rules.judge(module.name);
     const bool listed = verdict.kind == ModuleRules::Verdict::Kind::whole;
-    if (listed && module.scheme.quantized()) {
+    if (listed && module.scheme.quantized() && dtype_bits(module.scheme.weight) < 16) {
       groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
                                "quantized tensors: " + module.evidence,
                                fmt::format("plain ones: {} lists {}", verdict.entry->source,

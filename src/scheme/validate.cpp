@@ -65,6 +65,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_roles(validation);
   validate_schemes(validation);
   validate_input_scales(validation);
+  validate_unread_scales(validation);
   validate_drafts(validation);
   validate_experts(validation);
   validate_config_sizes(validation);

@@ -67,6 +67,8 @@ void validate_scale_values(Validation& validation, const Module& module, ExpertS
 void validate_roles(Validation& validation);
 // Activation scales that are no numbers, or that some experts lack.
 void validate_input_scales(Validation& validation);
+// Scales under names that nothing reads.
+void validate_unread_scales(Validation& validation);
 // Token-prediction layers that are stored in another way than the model.
 void validate_drafts(Validation& validation);
 // Matrices that belong together and are stored in different ways.

@@ -257,6 +257,7 @@ NVFP4_FAULTS = {
     "config-methods-differ": lambda c: c.files.update({"quantize_config.json": {"bits": 4, "group_size": 128}}),
     "config-producer": lambda c: block(c, quant_method="fp8"),
     "config-missing": lambda c: c.config.pop("quantization_config"),
+    "scale-unread": lambda c: set_tensor(c, ATTENTION + "q_proj.weight_scales", np.float32(0.5)),
     "config-rotation": lambda c: block(c, rotation_config={"hadamard_type": "default"}),
     "pattern-unmatched": lambda c: block(c, ignore=[*EXCLUDED, "model.layers.7.mlp*"]),
     "tensor-missing": lambda c: remove(c, ATTENTION + "q_norm.weight"),
