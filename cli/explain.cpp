@@ -48,8 +48,18 @@ Result<MoeProblem> problem_of(const Options& options) {
   return std::move(layer.problem);
 }
 
+// Whether plain weights would be run where these are not: a CPU and nothing but the scheme against
+// it.
+bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device) {
+  if (device.kind != DeviceKind::cpu || !problem.gate_up.quantized()) return false;
+  MoeProblem plain = problem;
+  plain.gate_up = plain_scheme(DType::bf16);
+  plain.down = plain_scheme(DType::bf16);
+  return select_backend(plain, device).has_value();
+}
+
 // A forced backend that refuses is worth its own words; for the rest there is the table.
-std::string way_out(const Error& error, const Selection& selection) {
+std::string way_out(const Error& error, const Selection& selection, bool convertible) {
   if (selection.engine != Engine::fewbit) {
     return fmt::format("error: no backend of {} takes it as it is\n",
                        engine_name(selection.engine));
@@ -57,8 +67,9 @@ std::string way_out(const Error& error, const Selection& selection) {
   const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
                                     [](const Candidate& c) { return c.refusals.empty(); });
   if (possible) return "error: " + printable(error.message()) + "\n";
+  if (!convertible) return "error: no backend can run it\n";
   return "error: no backend can run it; `fewbit convert DIR -o OUT --to bf16` writes weights that "
-         "every backend runs\n";
+         "one can\n";
 }
 
 struct Answer {
@@ -116,7 +127,10 @@ Result<int> run_explain(const Options& options) {
     print_out("{}", splits_by_backend_text(a.whole, a.device, a.engine));
     std::fflush(stdout);
   }
-  if (a.error && !options.json) print_err("{}", way_out(*a.error, a.selection));
+  if (a.error && !options.json) {
+    const bool convertible = !options.path.empty() && plain_would_run(a.share, a.device);
+    print_err("{}", way_out(*a.error, a.selection, convertible));
+  }
   if (a.error && is_environment_error(*a.error)) return exit_usage;
   return a.error ? exit_failure : exit_fine;
 }

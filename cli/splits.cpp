@@ -8,7 +8,7 @@
 namespace fewbit::cli {
 namespace {
 
-constexpr int rank_counts[] = {1, 2, 4, 8, 16};
+constexpr int rank_counts[] = {1, 2, 4, 8, 16, 32};
 // Reasons of one size on the page; --json has all.
 constexpr std::size_t most_reasons = 3;
 

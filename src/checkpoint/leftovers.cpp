@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/system_error.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -38,6 +40,25 @@ FileDescriptor lock_folder(const fs::path& folder) {
   return FileDescriptor();
 }
 
+Result<void> mark_unfinished(const fs::path& folder) {
+  const fs::path path = folder / unfinished_name;
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file.get() < 0) return system_error("create", errno, path);
+  return {};
+}
+
+bool is_unfinished(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::symlink_status(folder / unfinished_name, ignored));
+}
+
+Result<void> unmark_unfinished(const fs::path& folder) {
+  std::error_code failure;
+  fs::remove(folder / unfinished_name, failure);
+  if (failure) return system_error("remove", failure.value(), folder / unfinished_name);
+  return {};
+}
+
 std::vector<fs::path> remove_leftovers(const fs::path& target) {
   const fs::path clean = target.has_filename() ? target : target.parent_path();
   const std::string prefix = clean.filename().string() + std::string(mark);
@@ -50,6 +71,7 @@ std::vector<fs::path> remove_leftovers(const fs::path& target) {
     if (!name.starts_with(prefix) || !is_gone(std::string_view(name).substr(prefix.size()))) {
       continue;
     }
+    if (!is_unfinished(at->path())) continue;
     const FileDescriptor lock = lock_folder(at->path());
     std::error_code ignored;
     if (lock.get() >= 0 && fs::remove_all(at->path(), ignored) > 0 && !ignored) {

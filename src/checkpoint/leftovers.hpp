@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/file_descriptor.hpp"
+#include "fewbit/result.hpp"
 
 namespace fewbit {
 
@@ -15,8 +16,17 @@ std::filesystem::path partial_folder(const std::filesystem::path& target);
 // Marks a folder as in use for as long as the descriptor lives; -1 where the file system can't.
 FileDescriptor lock_folder(const std::filesystem::path& folder);
 
+// A folder that a writer of fewbit made and has not completed holds a file of this name; no other
+// folder is ever removed.
+inline constexpr const char* unfinished_name = ".fewbit-unfinished";
+Result<void> mark_unfinished(const std::filesystem::path& folder);
+bool is_unfinished(const std::filesystem::path& folder);
+// Before the folder gets its final name.
+Result<void> unmark_unfinished(const std::filesystem::path& folder);
+
 // Removes the unfinished outputs of `target` that nobody works on any more, and returns their
-// names: the process is gone, and no other machine or container holds the lock. Others stay.
+// names: marked as such, the process is gone, and no other machine or container holds the lock.
+// Others stay.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& target);
 
 }  // namespace fewbit

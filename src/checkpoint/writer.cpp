@@ -75,7 +75,7 @@ struct CheckpointWriter::State {
     }
     folder = path;
     lock = lock_folder(folder);
-    return {};
+    return mark_unfinished(folder);
   }
 
   Result<void> create_shards() {
@@ -154,6 +154,7 @@ Result<void> CheckpointWriter::finish() {
   if (state_->plan.shards.size() > 1) {
     FEWBIT_TRY(state_->write_small(index_name, index_of(state_->plan).dump(2) + "\n"));
   }
+  FEWBIT_TRY(unmark_unfinished(state_->folder));
   FEWBIT_TRY(sync_folder(state_->folder));
   FEWBIT_TRY(rename_to_new(state_->folder, state_->target));
   state_->folder.clear();

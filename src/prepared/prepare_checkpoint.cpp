@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/leftovers.hpp"
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/system_error.hpp"
 #include "checkpoint/target_path.hpp"
@@ -104,6 +105,12 @@ class Job {
                    "an unfinished output without its journal (restart drops it)", folder_.string()};
     }
     fresh_ = true;
+    if (is_there(folder_) && !is_unfinished(folder_)) {
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("is no unfinished output (it has no {}), and its place is needed",
+                               unfinished_name),
+                   folder_.string()};
+    }
     FEWBIT_TRY(remove_tree(folder_));
     return journal.begin(plan_.identity);
   }
@@ -140,6 +147,7 @@ class Job {
     report_.packed_source_bytes = work.done_bytes();
     FEWBIT_TRY(work.close());
     FEWBIT_TRY(write_small_files(work.hashes()));
+    FEWBIT_TRY(unmark_unfinished(folder_));
     FEWBIT_TRY(sync_folder(folder_ / "prepared"));
     FEWBIT_TRY(sync_folder(folder_));
     return rename_to_new(folder_, target_);
@@ -149,6 +157,7 @@ class Job {
     std::error_code failure;
     fs::create_directories(folder_ / "prepared", failure);
     if (failure) return system_error("create", failure.value(), folder_);
+    FEWBIT_TRY(mark_unfinished(folder_));
     std::vector<OutputFile> files;
     for (std::size_t i = 0; i < plan_.files(); ++i) {
       FEWBIT_TRY(OutputFile file, open_file(i));
@@ -262,11 +271,20 @@ class Job {
   PrepareReport report_;
 };
 
+// The source is neither the output nor the folder that it grows in, nor inside of them.
 Result<void> check_apart(const Checkpoint& source, const fs::path& target) {
   std::error_code ignored;
-  if (!fs::equivalent(source.directory(), target, ignored)) return {};
-  return Error{ErrorCode::invalid_argument, "is the source itself; expected a new folder",
-               target.string()};
+  for (fs::path at = fs::weakly_canonical(source.directory(), ignored); at.has_relative_path();
+       at = at.parent_path()) {
+    for (const char* suffix : {"", ".partial"}) {
+      if (!fs::equivalent(at, target.string() + suffix, ignored)) continue;
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("the source {} is in it; expected a new folder", source.directory().string()),
+          target.string() + suffix};
+    }
+  }
+  return {};
 }
 
 }  // namespace

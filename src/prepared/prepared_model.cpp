@@ -17,6 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A model card or a text may change without harm.
+bool is_read(const PreparedFile& file) {
+  const fs::path extension = fs::path(file.name).extension();
+  return extension == ".safetensors" || extension == ".json";
+}
+
 Result<void> check_file(const fs::path& folder, const PreparedFile& file) {
   const fs::path path = folder / file.name;
   std::error_code failure;
@@ -55,7 +61,9 @@ Result<PreparedModel> PreparedModel::open(const fs::path& folder) {
   auto state = std::make_shared<State>();
   state->folder = folder;
   FEWBIT_TRY(state->manifest, read_manifest(folder));
-  for (const PreparedFile& file : state->manifest.files) FEWBIT_TRY(check_file(folder, file));
+  for (const PreparedFile& file : state->manifest.files) {
+    if (is_read(file)) FEWBIT_TRY(check_file(folder, file));
+  }
   for (const PreparedLayerInfo& layer : state->manifest.layers) {
     FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.file));
     FEWBIT_TRY(PreparedMemory memory, map_layer(layer, file));

@@ -13,6 +13,7 @@
 #include "core/number_text.hpp"
 #include "quantize/complete.hpp"
 #include "quantize/quantize_files.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -75,11 +76,24 @@ Result<void> add_module(const Module& module, DType dtype, DecodePlan& plan) {
   return {};
 }
 
+// Plain weights with a part of quantized storage beside them are copied only when that is
+// understood.
+Result<void> check_plain(const Module& module) {
+  const bool alone = std::none_of(module.parts.begin(), module.parts.end(), [](const auto& part) {
+    return is_quantization_suffix(part.suffix);
+  });
+  if (module.unreadable.empty() || alone) return {};
+  return Error{ErrorCode::unsupported, module.unreadable, module.name};
+}
+
 Result<DecodePlan> make_plan(const Checkpoint& source, const Identified& identified, DType dtype) {
   DecodePlan plan;
   std::unordered_set<std::string_view> consumed;
   for (const Module& module : identified.modules) {
-    if (!module.scheme.quantized()) continue;
+    if (!module.scheme.quantized()) {
+      FEWBIT_TRY(check_plain(module));
+      continue;
+    }
     FEWBIT_TRY(add_module(module, dtype, plan));
     for (const Module::Part& part : module.parts) {
       if (part.suffix != "bias") consumed.insert(part.tensor);

@@ -14,8 +14,10 @@ bool is_plain_float(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// Tables that are no weights: position ids, token-to-expert tables, masks.
-bool is_plain_table(const TensorInfo& info) {
+// Tables that are no weights: position ids, token-to-expert tables, masks. Integers in place of a
+// layer's weight are codes.
+bool is_plain_table(const Draft& draft, const TensorInfo& info) {
+  if (is_projection(draft.module.role) && draft.tensor("weight") == &info) return false;
   return info.dtype == DType::i64 || info.dtype == DType::boolean;
 }
 
@@ -40,7 +42,7 @@ bool is_unquantized(const Draft& draft) {
     // is a left-over of FP8, which validate() reports.
     if (weight != nullptr && is_plain_float(weight->dtype) && is_left_over(suffix)) continue;
     if (is_quantization_suffix(suffix)) return false;
-    if (!is_plain_float(draft.tensors[i]->dtype) && !is_plain_table(*draft.tensors[i]))
+    if (!is_plain_float(draft.tensors[i]->dtype) && !is_plain_table(draft, *draft.tensors[i]))
       return false;
   }
   return true;

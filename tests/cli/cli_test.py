@@ -550,7 +550,13 @@ class Interrupted(Copy):
         others = [alive, self.folder / "plain.partial.x", self.folder / f"other.partial.{gone.pid}"]
         for folder in (dead, *others):
             folder.mkdir()
+            (folder / ".fewbit-unfinished").touch()
         (dead / "model.safetensors").write_bytes(b"half")
+        # A folder of such a name that is no output of fewbit: the source itself.
+        other = subprocess.Popen(["true"])
+        other.wait()
+        mine = self.folder / f"plain.partial.{other.pid}"
+        shutil.copytree(self.model, mine)
         result = run("convert", self.model, "-o", plain, "--to", "bf16")
         self.assertEqual(result.returncode, 0)
         self.assertIn(f"removed {dead}, left by a process that was killed", result.stderr)
@@ -558,7 +564,12 @@ class Interrupted(Copy):
         for folder in others:
             self.assertTrue(folder.exists(), folder)
             self.assertNotIn(str(folder), result.stderr)
-            folder.rmdir()
+            shutil.rmtree(folder)
+        self.assertTrue((mine / "model.safetensors").exists())
+        self.assertEqual(run("convert", mine, "-o", self.folder / "again", "--to", "bf16").returncode, 0)
+        self.assertFalse((self.folder / "again" / ".fewbit-unfinished").exists())
+        shutil.rmtree(mine)
+        shutil.rmtree(self.folder / "again")
         process = subprocess.Popen([FEWBIT, "quantize", plain, "-o", out, "--threads", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while process.poll() is None and not list(self.folder.glob("out.partial*")):
             pass

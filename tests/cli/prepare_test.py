@@ -339,8 +339,21 @@ class BadLuck(Scratch):
     def test_the_source_is_no_output(self):
         source = self.writable_model()
         before = content(source)
-        self.expect_error("is the source itself", args=("prepare", source, "-o", source))
+        self.expect_error("is in it", args=("prepare", source, "-o", source))
+        for folder in (self.partial, self.partial / "deep"):
+            shutil.copytree(MODEL, folder)
+            for restart in ((), ("--restart",)):
+                self.expect_error("is in it", args=("prepare", folder, "-o", self.out, *restart))
+            self.assertEqual(content(folder).keys() & before.keys(), before.keys())
+            shutil.rmtree(folder)
         self.assertEqual(content(source), before)
+
+    def test_a_folder_in_the_way_is_not_removed(self):
+        shutil.copytree(MODEL, self.partial)
+        before = content(self.partial)
+        self.expect_error("is no unfinished output",
+                          args=("prepare", self.writable_model(), "-o", self.out, "--restart"))
+        self.assertEqual(content(self.partial), before)
 
     def test_what_can_not_be_prepared_is_said(self):
         self.expect_error("cannot open", args=("prepare", self.folder / "none", "-o", self.out))

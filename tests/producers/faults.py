@@ -262,7 +262,7 @@ NVFP4_FAULTS = {
     "pattern-unmatched": lambda c: block(c, ignore=[*EXCLUDED, "model.layers.7.mlp*"]),
     "tensor-missing": lambda c: remove(c, ATTENTION + "q_norm.weight"),
     "tensor-shape": lambda c: set_tensor(c, ATTENTION + "o_proj.weight", plain(random("o"), HIDDEN, 16)),
-    "tensor-dtype": lambda c: set_tensor(c, ATTENTION + "q_proj.weight", np.ones((32, HIDDEN), np.int64)),
+    "tensor-dtype": lambda c: set_tensor(c, "model.embed_tokens.weight", np.ones((VOCAB, HIDDEN), np.int64)),
     "tensor-unexpected": lambda c: set_tensor(c, ATTENTION + "sinks", bf16(np.ones(HEADS))),
     "bias-unsupported": lambda c: set_tensor(c, ATTENTION + "q_proj.bias", bf16(np.ones(32))),
     "bias-zero": zero_biases,

@@ -218,6 +218,9 @@ def configs_in_odd_places():
         rng = random(name)
         tensors = {f"{MODULE}.weight": bf16(rng.standard_normal((16, 32))), "model.norm.weight": bf16(np.ones(32))}
         yield Case("named-plain-" + name, tensors, settings, faults=("module-unreadable",))
+    for dtype in (np.int64, np.bool_):
+        tensors = {f"{MODULE}.weight": np.ones((16, 32), dtype), "model.norm.weight": bf16(np.ones(32))}
+        yield Case(f"named-plain-{np.dtype(dtype).name}", tensors, faults=("module-unreadable",))
 
 
 def cases():

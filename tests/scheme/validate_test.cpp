@@ -197,9 +197,9 @@ INSTANTIATE_TEST_SUITE_P(
               "model.embed_tokens.weight", "[1, 64, 32]", "[64, 32]"},
         Fault{"tensor-dtype", Level::error,
               [](SmallCheckpoint& c) {
-                c.add(attention + "q_proj.weight", DType::i64, {32, 32}, {1});
+                c.add("model.embed_tokens.weight", DType::i64, {64, 32}, {1});
               },
-              attention + "q_proj.weight", "i64", "bf16, f16 or f32"},
+              "model.embed_tokens.weight", "i64", "bf16, f16 or f32"},
         Fault{"activation-gate", Level::error,
               [](SmallCheckpoint& c) {
                 std::string config = SmallCheckpoint::config("");
