@@ -146,6 +146,7 @@ class Job {
     report_.packing_seconds = seconds_since(start);
     report_.packed_source_bytes = work.done_bytes();
     FEWBIT_TRY(work.close());
+    FEWBIT_TRY(check_unchanged(plan_.sources));
     FEWBIT_TRY(write_small_files(work.hashes()));
     FEWBIT_TRY(unmark_unfinished(folder_));
     FEWBIT_TRY(sync_folder(folder_ / "prepared"));

@@ -23,16 +23,25 @@ std::span<const std::byte> header_of(std::span<const std::byte> file) {
   return file.first(std::min<std::uint64_t>(file.size(), 8 + length));
 }
 
-Result<SourceFile> describe(const std::filesystem::path& path, bool weights) {
+std::int64_t modified(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+Result<struct stat> status_of(const std::filesystem::path& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return system_error("read the size of", errno, path);
+  return status;
+}
+
+Result<SourceFile> describe(const std::filesystem::path& path, bool weights) {
+  FEWBIT_TRY(const struct stat status, status_of(path));
   FEWBIT_TRY(const auto file, MappedFile::open(path));
   SourceFile out;
   out.path = path;
   out.name = path.filename().string();
   out.weights = weights;
   out.bytes = file->bytes().size();
-  out.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  out.modified = modified(status);
   out.hash = hash_bytes(weights ? header_of(file->bytes()) : file->bytes());
   return out;
 }
@@ -51,6 +60,21 @@ Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
     files.push_back(std::move(file));
   }
   return files;
+}
+
+Result<void> check_unchanged(const std::vector<SourceFile>& files) {
+  for (const SourceFile& file : files) {
+    FEWBIT_TRY(const struct stat status, status_of(file.path));
+    const auto bytes = static_cast<std::uint64_t>(status.st_size);
+    if (bytes == file.bytes && modified(status) == file.modified) continue;
+    return Error{
+        ErrorCode::inconsistent,
+        fmt::format("has changed while the model was prepared: {} bytes, changed at {} ns; it had "
+                    "{}, changed at {} ns",
+                    bytes, modified(status), file.bytes, file.modified),
+        file.path.string()};
+  }
+  return {};
 }
 
 std::string source_hash(const std::vector<SourceFile>& files) {

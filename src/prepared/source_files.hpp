@@ -22,6 +22,8 @@ struct SourceFile {
 
 // Shards first, in order, then side files. Errors: io, not_found, corrupt.
 Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint);
+// Error inconsistent: a file has another size or time of change than it had, both named.
+Result<void> check_unchanged(const std::vector<SourceFile>& files);
 // Over names, sizes and hashes.
 std::string source_hash(const std::vector<SourceFile>& files);
 
