@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The fewbit tool on damaged models and wrong input, and stopped half way.
+
+usage: bad_input_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+from cli_case import FEWBIT, Copy, rewrite_header, run, run_json
+
+
+class BadInput(Copy):
+    def test_truncated_file(self):
+        path = self.model / "model.safetensors"
+        size = path.stat().st_size
+        with open(path, "r+b") as stream:
+            stream.truncate(size - 1)
+        self.expect_error("model.safetensors", "has only", command="check")
+
+    def test_index_that_names_a_missing_shard(self):
+        index = {"metadata": {}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors"}}
+        (self.model / "model.safetensors.index.json").write_text(json.dumps(index))
+        self.expect_error("model-00001-of-00002.safetensors", command="check")
+
+    def test_missing_scale(self):
+        name = "model.layers.1.mlp.experts.2.down_proj.weight_scale"
+
+        def drop(header, data):
+            header["something.else"] = header.pop(name)
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", drop)
+        self.expect_error("model.layers.1.mlp.experts.2.down_proj", "weight_scale")
+        self.expect_error("model.layers.1.mlp.experts.2.down_proj", command="check")
+
+    def test_wrong_dtype(self):
+        name = "model.layers.0.mlp.experts.0.up_proj.weight_scale_2"
+
+        def change(header, data):
+            header[name]["dtype"] = "I32"
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", change)
+        self.expect_error(name, "i32", "f32")
+
+    def test_wrong_shape(self):
+        name = "model.layers.0.self_attn.q_proj.weight"
+
+        def change(header, data):
+            header[name]["shape"] = [256, 512]
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", change)
+        self.expect_error("q_proj", "[256, 512]", "[512, 256]")
+
+    def change_config(self, **values):
+        path = self.model / "config.json"
+        config = json.loads(path.read_text())
+        config.update(values)
+        path.write_text(json.dumps(config))
+
+    def findings(self):
+        report = run_json(self, "check", self.model, code=1)
+        self.assertFalse(report["runnable"])
+        return {f["rule"]: f for f in report["findings"] if f["level"] != "info"}
+
+    def test_a_layer_fewer_in_the_config_is_no_smaller_model(self):
+        self.change_config(num_hidden_layers=5)
+        self.assertIn("layers-extra", self.findings())
+        self.expect_error("num_hidden_layers is 5", "decoder layer 5", "config.json")
+
+    def test_check_finds_what_eval_refuses(self):
+        self.change_config(hidden_act=3)
+        self.assertEqual(self.findings()["config-unreadable"]["level"], "error")
+        self.change_config(hidden_act="silu", max_position_embeddings=2**32)
+        self.assertIn("config-unreadable", self.findings())
+        for command in ("eval", "check"):
+            self.expect_error("max_position_embeddings", "4294967296", command=command)
+
+    def test_what_fewbit_does_not_run_is_no_fault_of_the_checkpoint(self):
+        self.change_config(hidden_act="mystery")
+        self.expect_error("mystery", "silu")
+        report = run_json(self, "check", self.model)
+        self.assertFalse(report["runnable"])
+        rules = {f["rule"]: f["level"] for f in report["findings"]}
+        self.assertEqual(rules["model-not-runnable"], "info")
+        self.change_config(hidden_act="silu", model_type="mixtral")
+        self.expect_error("mixtral", "qwen3_moe")
+
+    def test_a_renamed_tensor_is_missing_and_unexpected(self):
+        name = "model.layers.0.self_attn.q_norm.weight"
+
+        def rename(header, data):
+            header["foo.bar"] = header.pop(name)
+            return header, data
+
+        rewrite_header(self.model / "model.safetensors", rename)
+        found = self.findings()
+        self.assertEqual(found["tensor-missing"]["where"], name)
+        self.assertEqual(found["tensor-unexpected"]["where"], "foo.bar")
+        self.expect_error(name, "missing")
+
+    def test_a_tokenizer_that_does_not_fit(self):
+        path = self.model / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        vocab = tokenizer["model"]["vocab"]
+        last = max(vocab, key=vocab.get)
+        vocab[last] = 1_000_000
+        path.write_text(json.dumps(tokenizer))
+        self.assertIn("tokenizer-vocabulary", self.findings())
+        self.expect_error("tokenizer.json", "1000000", "vocab_size")
+        path.write_text("{")
+        self.assertIn("tokenizer-unreadable", self.findings())
+
+    def test_a_model_without_tokenizer_is_noted(self):
+        (self.model / "tokenizer.json").unlink()
+        rules = [f["rule"] for f in run_json(self, "check", self.model)["findings"]]
+        self.assertIn("tokenizer-missing", rules)
+        self.expect_error("tokenizer.json")
+
+    def test_places_of_the_config_that_differ_name_the_entry(self):
+        self.change_config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4",
+                                                "group_size": 16, "ignore": ["lm_head", "frob*"]})
+        text = run("check", self.model).stdout
+        self.assertIn("config-places-differ", text)
+        self.assertIn('"frob*" only here', text)
+
+    def test_a_text_shorter_than_a_window_is_named(self):
+        text = self.folder / "short.txt"
+        text.write_text("Alice")
+        result = run("eval", self.model, "--text", text, "--window", "64")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("short.txt", result.stderr)
+        self.assertIn("window of 64", result.stderr)
+
+    def test_unknown_activation(self):
+        self.change_config(hidden_act="mystery")
+        self.expect_error("hidden_act", "mystery", "silu")
+
+    def test_unknown_quantization_method_is_never_taken_for_plain(self):
+        self.change_config(quantization_config={"quant_method": "mystery"})
+        (self.model / "hf_quant_config.json").unlink()
+        self.expect_error("mystery")
+
+    def test_prompt_longer_than_the_context(self):
+        result = run("generate", self.model, "--prompt", "word " * 600)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("512", result.stderr)
+
+    def test_existing_output_and_quantized_source_are_refused(self):
+        result = run("quantize", self.model, "-o", self.folder / "out")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("already quantized", result.stderr)
+        self.assertFalse((self.folder / "out").exists())
+        result = run("convert", self.model, "-o", self.model, "--to", "bf16")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("exists", result.stderr)
+
+
+class Interrupted(Copy):
+    def test_a_signal_leaves_nothing_behind(self):
+        plain = self.folder / "plain"
+        self.assertEqual(run("convert", self.model, "-o", plain, "--to", "f32").returncode, 0)
+        out = self.folder / "out"
+        process = subprocess.Popen(
+            [FEWBIT, "quantize", plain, "-o", out, "--threads", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        while process.poll() is None and not list(self.folder.glob("out.partial*")):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        if process.returncode == 0:
+            self.assertTrue(out.exists())
+        else:
+            self.assertIn("cancelled", errors.decode())
+            self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "plain"])
+
+
+    def test_what_a_killed_process_left_is_named_and_removed_by_the_next(self):
+        plain, out = self.folder / "plain", self.folder / "out"
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        dead = self.folder / f"plain.partial.{gone.pid}"
+        alive = self.folder / f"plain.partial.{os.getpid()}"
+        others = [alive, self.folder / "plain.partial.x", self.folder / f"other.partial.{gone.pid}"]
+        for folder in (dead, *others):
+            folder.mkdir()
+            (folder / ".fewbit-unfinished").touch()
+        (dead / "model.safetensors").write_bytes(b"half")
+        # A folder of such a name that is no output of fewbit: the source itself.
+        other = subprocess.Popen(["true"])
+        other.wait()
+        mine = self.folder / f"plain.partial.{other.pid}"
+        shutil.copytree(self.model, mine)
+        result = run("convert", self.model, "-o", plain, "--to", "bf16")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"removed {dead}, left by a process that was killed", result.stderr)
+        self.assertFalse(dead.exists())
+        for folder in others:
+            self.assertTrue(folder.exists(), folder)
+            self.assertNotIn(str(folder), result.stderr)
+            shutil.rmtree(folder)
+        self.assertTrue((mine / "model.safetensors").exists())
+        self.assertEqual(run("convert", mine, "-o", self.folder / "again", "--to", "bf16").returncode, 0)
+        self.assertFalse((self.folder / "again" / ".fewbit-unfinished").exists())
+        shutil.rmtree(mine)
+        shutil.rmtree(self.folder / "again")
+        process = subprocess.Popen([FEWBIT, "quantize", plain, "-o", out, "--threads", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not list(self.folder.glob("out.partial*")):
+            pass
+        process.kill()
+        process.wait()
+        shutil.rmtree(out, ignore_errors=True)
+        self.assertEqual(run("quantize", plain, "-o", out).returncode, 0)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out", "plain"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
