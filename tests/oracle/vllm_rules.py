@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What vLLM's backends need, one function a class of its source."""
+from needs import ANY, F100, F110, F120, FP8, INTS, NVFP4_W4A4, Needs
+
+# ---------------------------------------------------------------- vLLM, integers
+def marlin_needs(x):
+    need = Needs(x).cuda(ANY).pairs({(k, None): None for k in INTS + FP8 +
+                                     ("nvfp4", "mxfp4", "mxfp8")})
+    need.groups(0, 32, 64, 128).bf16_from(80)
+    if x.integer:
+        # Padded to a tile, so whole groups are enough; act-order's rows can't be padded.
+        inter = max(64, x.group) if x.ordered else x.group
+        need.multiple("hidden_size", 128).multiple("intermediate_size", inter)
+    elif x.key == "nvfp4":
+        need.multiple("hidden_size", 64).multiple("intermediate_size", 16)
+    elif x.key == "mxfp4":
+        need.both(32)
+    elif x.key in FP8 + ("mxfp8",):
+        blocks = 128 if x.key == "fp8_block" else 1
+        need.multiple("hidden_size", 64)
+        need.multiple("intermediate_size", 64 if x.hidden % 128 == 0 else 128, blocks)
+    return need
+
+
+def marlin(x):
+    return marlin_needs(x).in_order(but=("flashinfer_two_sided",))
+
+
+def batched_marlin(x):
+    return marlin_needs(x).batched()
+
+
+def humming(x):
+    return Needs(x).cuda(ANY).pairs({(k, None): None for k in ("int4", "int8", "nvfp4", "mxfp4",
+                                                               "mxfp8") + FP8}).weight_on_output()
+
+
+def trtllm_mxint4(x):
+    return (Needs(x).cuda(F100).pairs({("int4_g32", "16-bit"): None}).no_zeros().no_order()
+            .no_bias().gated().functions("silu", limits=False).exchanges("none", "allgather")
+            .routings("renormalize", "deepseek_v3", "llama4").f32_logits_only("deepseek_v3")
+            .trtllm_router().both(256))
+
+
+def triton_wna16(x):
+    need = Needs(x).cuda().pairs({(k, "16-bit"): None for k in ("int4", "int4_g32", "int8")})
+    need.no_order().no_awq().no_bias().not_flashinfer()
+    return need.both(x.group) if x.integer else need
+
+
+def int4_emulation(x):
+    return (Needs(x).cuda().pairs({(k, "16-bit"): None for k in INTS if k != "int8"}).no_bias()
+            .not_flashinfer())
+
+
+def cpu_int4(x):
+    need = (Needs(x).amx().pairs({("int4", "16-bit"): None}).no_order().gated()
+            .functions("silu", limits=False).no_expert_parallel().in_order()
+            .routings("softmax", "renormalize").weight_on_output())
+    columns = [min(x.group or 128, 128), x.group] if x.integer else []
+    need.multiple("hidden_size", 32, *columns)
+    return need.multiple("intermediate_size", 16 if x.gated else 32, *columns)
+
+
+def xpu_int4(x):
+    return (Needs(x).xpu().pairs({(k, "16-bit"): None for k in ("int4", "int4_g32")}).no_zeros()
+            .no_order().functions("silu", "gelu", "gelu_tanh", "swigluoai", "relu2").in_order()
+            .both(8, x.group if x.integer else 1))
+
+
+# ---------------------------------------------------------------- vLLM, NVFP4
+def trtllm_nvfp4(x):
+    return (Needs(x).cuda(F100).pairs(NVFP4_W4A4)
+            .functions("silu", "gelu", "gelu_tanh", "relu2", "swigluoai").no_bias().in_order()
+            .both(16))
+
+
+def cutedsl(x):
+    return (Needs(x).cuda(F100).pairs(NVFP4_W4A4).functions("silu", "swigluoai", "relu2")
+            .no_bias().in_order().both(16))
+
+
+def whole_blocks(need):
+    """Gate and up together fill blocks of 128 rows; layers without a gate are padded."""
+    need.multiple("hidden_size", 16)
+    return need.multiple("intermediate_size", 64 if need.layer.gated else 16)
+
+
+def cutedsl_batched(x):
+    return whole_blocks(Needs(x).cuda(F100).pairs(NVFP4_W4A4).gated()
+                        .functions("silu", limits=False).no_bias().batched())
+
+
+def flashinfer_cutlass(x):
+    hopper, blackwell = [(90, 90)], [(100, 999)]
+    need = Needs(x).cuda((90, 90), F100, F120).pairs({
+        ("plain", "16-bit"): None, ("fp8_tensor", "fp8_tensor"): None,  # 9.0: as the class
+        ("mxfp4", "16-bit"): hopper, ("fp8_block", "fp8_group"): hopper,
+        ("mxfp4", "mxfp8"): blackwell, ("nvfp4", "nvfp4"): blackwell})
+    need.functions("silu", "gelu_tanh", "relu2", "swigluoai").no_bias(but=("mxfp4",)).in_order()
+    if x.key == "nvfp4":
+        whole_blocks(need)
+    elif x.key == "mxfp4":
+        need.both(32)
+    elif x.key == "fp8_block":
+        need.multiple("intermediate_size", 128)
+    return need
+
+
+def cutlass_fp4(x):
+    return whole_blocks(Needs(x).cuda(F100, F110, F120).pairs(NVFP4_W4A4).no_bias()
+                        .no_expert_parallel().in_order())
+
+
+def b12x(x):
+    return whole_blocks(Needs(x).cuda(F120)
+                        .pairs({("nvfp4", "nvfp4"): None, ("nvfp4", "16-bit"): None})
+                        .functions("silu", "gelu_tanh", "relu2", limits=False).no_bias()
+                        .no_expert_parallel().in_order())
+
+
+def nvfp4_emulation(x):
+    return Needs(x).cuda().pairs(NVFP4_W4A4).no_bias().not_flashinfer().both(16)
+
+
+# ---------------------------------------------------------------- vLLM, MXFP4
+def trtllm_mxfp4(x):
+    return (Needs(x).cuda(F100).pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp8"): None})
+            .gated().functions("swigluoai", "silu").in_order().both(32))
+
+
+def oai_triton(x):
+    return (Needs(x).cuda((90, 109)).pairs({("mxfp4", "16-bit"): None}).gated()
+            .functions("swigluoai", "silu", "gelu").in_order().both(32))
+
+
+def mx_emulation(x):
+    return (Needs(x).cuda().pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp8"): None})
+            .not_flashinfer().both(32))
+
+
+def deep_gemm_fp4(x):
+    return (Needs(x).cuda(F100, F120).pairs({("mxfp4", "mxfp8"): None}).gated().functions("silu")
+            .no_bias().not_flashinfer().both(32))
+
+
+def cpu_mxfp4(x):
+    return (Needs(x).amx().pairs({("mxfp4", "16-bit"): None}).gated().functions("silu", "swigluoai")
+            .in_order().routings("softmax", "renormalize").both(32))
+
+
+def xpu_mxfp4(x):
+    return (Needs(x).xpu().pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp4"): None})
+            .functions("silu", "gelu", "gelu_tanh", "swigluoai", "relu2").in_order().both(32))
+
+
+# ---------------------------------------------------------------- vLLM, FP8 and 16 bits
+def trtllm_fp8(x):
+    need = (Needs(x).cuda(F100)
+            .pairs({("fp8_block", "fp8_group"): None, ("mxfp8", "mxfp8"): None,
+                    ("fp8_tensor", "fp8_tensor"): None})
+            .functions("silu", "swigluoai", "relu2").no_bias().in_order())
+    return need.multiple("intermediate_size", 128) if x.key == "fp8_block" else need
+
+
+def deep_gemm(x):
+    return (Needs(x).cuda((90, 90), F100)
+            .pairs({("fp8_block", "fp8_group"): None, ("mxfp8", "mxfp8"): [F100]}).gated()
+            .functions("silu", "swigluoai").no_bias().not_flashinfer().both(128))
+
+
+def batched_deep_gemm(x):
+    return (Needs(x).cuda((90, 90), F100).pairs({("fp8_block", "fp8_group"): None}).gated()
+            .functions("silu").no_bias().batched().both(128))
+
+
+def cutlass_fp8(x):
+    return (Needs(x).cuda((90, 109))
+            .pairs({("fp8_channel", "fp8_token"): None, ("fp8_tensor", "fp8_tensor"): None})
+            .gated().no_bias().exchanges("none", "allgather"))
+
+
+def triton_needs(x):
+    ada = [(89, 999)]
+    need = Needs(x).cuda().pairs({
+        ("plain", "16-bit"): None, ("fp8_tensor", "fp8_tensor"): ada,
+        ("fp8_channel", "fp8_token"): ada, ("fp8_block", "fp8_group"): ada})
+    return need.multiple("intermediate_size", 128) if x.key == "fp8_block" else need
+
+
+def triton(x):
+    return triton_needs(x).not_flashinfer()
+
+
+def batched_triton(x):
+    return triton_needs(x).batched()
+
+
+def trtllm_bf16(x):
+    return (Needs(x).cuda(F100).pairs({("plain", "16-bit"): None}).functions("silu", "relu2")
+            .no_bias()
+            .exchanges("none", "allgather", "flashinfer_one_sided", "flashinfer_two_sided")
+            .routings("deepseek_v3", "llama4", "renormalize", "sigmoid_renormalize", "sigmoid")
+            .multiple("intermediate_size", 128))
