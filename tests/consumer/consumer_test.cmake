@@ -1,0 +1,25 @@
+# Configures and builds project/ against fewbit, installed or as a subdirectory; the first also runs it
+# on the bundled model. The second compiles the consumer's file only: the library's are the same ones.
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\nended with ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${work})
+set(configure ${CMAKE_COMMAND} -G ${generator} -S ${fewbit_source}/tests/consumer/project -B ${work}/build
+              -D CMAKE_CXX_COMPILER=${compiler} "-DCMAKE_CXX_FLAGS=${flags}")
+if(way STREQUAL "installed")
+  must(${CMAKE_COMMAND} --install ${fewbit_build} --prefix ${work}/prefix)
+  must(${configure} -D CMAKE_PREFIX_PATH=${work}/prefix)
+  must(${CMAKE_COMMAND} --build ${work}/build)
+  must(${work}/build/consumer ${fewbit_source}/models/tiny-moe)
+  if(NOT output MATCHES "^[1-9][0-9]* modules, 16 experts")
+    message(FATAL_ERROR "the consumer printed '${output}', expected the 16 experts of the bundled model")
+  endif()
+else()
+  must(${configure} -D FEWBIT_FOLDER=${fewbit_source})
+  must(${CMAKE_COMMAND} --build ${work}/build --target CMakeFiles/consumer.dir/main.cpp.o)
+endif()
