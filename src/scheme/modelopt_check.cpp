@@ -6,26 +6,67 @@
 
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
+#include "scheme/fused_names.hpp"
 #include "scheme/modelopt_config.hpp"
 #include "scheme/modelopt_formats.hpp"
+#include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
 namespace {
 
-void check_module(const Inventory& inventory, const ModeloptConfig& config, const Module& module,
-                  FindingGroups& groups) {
+// Parts of other modalities, which loaders of ModelOpt's files leave alone unasked.
+bool is_vision(std::string_view module) {
+  return module.find("vision_tower") != std::string_view::npos ||
+         module.find("vision_model") != std::string_view::npos ||
+         module.find("visual") != std::string_view::npos;
+}
+
+std::vector<PatternEntry> entries_of(const ModeloptConfig& config) {
+  std::vector<PatternEntry> entries;
+  for (const std::string& text : config.exclude) entries.push_back({text, config.where});
+  return entries;
+}
+
+// What a config says of every module: its list, read as check_module_rules() reads it, or its table
+// of layers.
+class Expectation {
+ public:
+  explicit Expectation(const ModeloptConfig& config)
+      : config_(config), excluded_(dialect_of(Producer::modelopt), entries_of(config)) {}
+
+  // Empty: quantized.
+  std::string why_plain(const std::string& module) const {
+    if (config_.quantized_layers) {
+      return modelopt_layer(config_, module) != nullptr ? "" : "quantized_layers does not list it";
+    }
+    if (is_vision(module)) return "it belongs to a vision tower";
+    const ModuleRules::Verdict verdict = excluded_.judge(module);
+    if (verdict.kind != ModuleRules::Verdict::Kind::whole) return "";
+    return fmt::format("its list excludes {}", quote(verdict.entry->text));
+  }
+
+ private:
+  const ModeloptConfig& config_;
+  ModuleRules excluded_;
+};
+
+void check_module(const Inventory& inventory, const ModeloptConfig& config,
+                  const Expectation& expectation, const Module& module, FindingGroups& groups) {
   const bool quantized = module.scheme.producer == Producer::modelopt;
   // Token-prediction layers behind the last one are rarely listed.
   const bool extra_layer = inventory.num_layers && module.layer >= *inventory.num_layers;
-  const bool expected = modelopt_expects(config, module.name);
-  if (quantized && !expected) {
+  const bool plain_projection =
+      !module.scheme.quantized() && !extra_layer && is_projection(module.role);
+  if (!quantized && !plain_projection) return;
+  const std::string why_plain = expectation.why_plain(module.name);
+  if (quantized && !why_plain.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
                              "quantized tensors: " + module.evidence,
-                             config.where + " does not expect it to be quantized"});
+                             fmt::format("plain ones: {}: {}", config.where, why_plain)});
   }
-  if (!module.scheme.quantized() && expected && !extra_layer && is_projection(module.role)) {
+  if (plain_projection && why_plain.empty()) {
     // Routers are never quantized on purpose, and exports forget to list them.
     const Level level = module.role == Role::router ? Level::info : Level::warning;
     groups.add(module.role,
@@ -81,15 +122,21 @@ void check_known(Inventory& inventory, const ModeloptConfig& config) {
 // Entries of quantized_layers that name neither a module nor a parent of one.
 void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
   if (!config.quantized_layers) return;
+  std::vector<std::string_view> names;
+  for (const Draft& draft : inventory.drafts) {
+    names.push_back(without_wrapper_prefix(draft.module.name));
+  }
+  std::sort(names.begin(), names.end());
   std::int64_t count = 0;
   std::string first;
   for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
-    const auto at = std::lower_bound(
-        inventory.drafts.begin(), inventory.drafts.end(), layer.name,
-        [](const Draft& draft, const std::string& name) { return draft.module.name < name; });
-    const bool found =
-        at != inventory.drafts.end() && at->module.name.starts_with(layer.name) &&
-        (at->module.name.size() == layer.name.size() || at->module.name[layer.name.size()] == '.');
+    const std::string_view wanted = layer.inner;
+    bool found = false;
+    // Names such as "experts-2" sort between a module and its children.
+    for (auto at = std::lower_bound(names.begin(), names.end(), wanted);
+         !found && at != names.end() && at->starts_with(wanted); ++at) {
+      found = at->size() == wanted.size() || (*at)[wanted.size()] == '.';
+    }
     if (!found && count++ == 0) first = layer.name;
   }
   if (count == 0) return;
@@ -124,11 +171,12 @@ void check_modelopt(Inventory& inventory) {
                                   "as in " + config.where + ": " + summary(config, configs[1])});
   }
   FindingGroups groups;
+  const Expectation expectation(config);
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
   check_known(inventory, config);
   check_layers_exist(inventory, config);
   for (const Draft& draft : inventory.drafts) {
-    check_module(inventory, config, draft.module, groups);
+    check_module(inventory, config, expectation, draft.module, groups);
     check_algorithm(config, draft.module, groups);
   }
   for (Finding& finding : std::move(groups).take()) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "scheme/module_match.hpp"
+#include "scheme/fused_names.hpp"
 
 namespace fewbit {
 namespace {
@@ -57,10 +57,11 @@ std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   if (table == nullptr || table->as_object() == nullptr) return std::nullopt;
   std::vector<ModeloptConfig::Layer> layers;
   for (const auto& [name, entry] : *table->as_object()) {
-    layers.push_back({name, upper_ascii(string_of(entry, "quant_algo"))});
+    layers.push_back({name, std::string(without_wrapper_prefix(name)),
+                      upper_ascii(string_of(entry, "quant_algo"))});
   }
   std::sort(layers.begin(), layers.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+            [](const auto& a, const auto& b) { return a.inner < b.inner; });
   return layers;
 }
 
@@ -99,20 +100,15 @@ const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
   if (!config.quantized_layers) return nullptr;
   const auto& layers = *config.quantized_layers;
   // A listed parent stands for its children.
-  for (std::string name = module; !name.empty();) {
+  for (std::string name(without_wrapper_prefix(module)); !name.empty();) {
     const auto at = std::lower_bound(layers.begin(), layers.end(), name,
                                      [](const ModeloptConfig::Layer& layer,
-                                        const std::string& key) { return layer.name < key; });
-    if (at != layers.end() && at->name == name) return &*at;
+                                        const std::string& key) { return layer.inner < key; });
+    if (at != layers.end() && at->inner == name) return &*at;
     const std::size_t dot = name.rfind('.');
     name.resize(dot == std::string::npos ? 0 : dot);
   }
   return nullptr;
-}
-
-bool modelopt_expects(const ModeloptConfig& config, const std::string& module) {
-  if (config.quantized_layers) return modelopt_layer(config, module) != nullptr;
-  return modelopt_exclusion(module, config.exclude).empty();
 }
 
 std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module) {

@@ -13,9 +13,10 @@ namespace fewbit {
 struct ModeloptConfig {
   std::string algorithm;             // upper case: "NVFP4", "FP8", "MIXED_PRECISION"; may be empty
   std::vector<std::string> exclude;  // exclude_modules or ignore
-  // Of MIXED_PRECISION: the modules that are quantized, in order of name; all others are not.
+  // Of MIXED_PRECISION: the modules that are quantized, in order of `inner`; all others are not.
   struct Layer {
-    std::string name;
+    std::string name;   // as it is written
+    std::string inner;  // without the wrappers' prefixes
     std::string algorithm;
   };
   std::optional<std::vector<Layer>> quantized_layers;
@@ -33,8 +34,6 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
 const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
                                             const std::string& module);
 
-// Whether the config expects this module to be quantized.
-bool modelopt_expects(const ModeloptConfig& config, const std::string& module);
 // Upper case; empty when the config does not say.
 std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module);
 

@@ -98,22 +98,6 @@ bool glob_match(std::string_view text, std::string_view pattern) {
   return p == pattern.size();
 }
 
-std::string_view modelopt_exclusion(std::string_view module, std::span<const std::string> entries) {
-  for (const std::string_view tower : {"vision_tower", "vision_model", "visual"}) {
-    if (module.find(tower) != std::string_view::npos) return tower;
-  }
-  constexpr std::string_view wrapper = "language_model.";
-  const std::string_view inner =
-      module.starts_with(wrapper) ? module.substr(wrapper.size()) : module;
-  for (const std::string& entry : entries) {
-    if (entry.empty()) continue;
-    if (module.find(entry) != std::string_view::npos) return entry;
-    if (entry.find_first_of("*?[") == std::string::npos) continue;
-    if (glob_match(module, entry) || glob_match(inner, entry)) return entry;
-  }
-  return {};
-}
-
 const char* pattern_kind_name(PatternKind kind) {
   switch (kind) {
     case PatternKind::exact:

@@ -22,12 +22,6 @@ bool glob_match(std::string_view text, std::string_view pattern);
 // dropped first.
 bool component_match(std::string_view module, std::string_view entry);
 
-// ModelOpt's exclude list as its loaders apply it: an entry excludes a module when it occurs
-// anywhere in the module's name ("model.layers.1" occurs in "model.layers.10.mlp" too), or as a
-// wildcard pattern, also without a leading "language_model.". Modules of a vision tower are always
-// excluded. Returns the entry that matches; empty when none.
-std::string_view modelopt_exclusion(std::string_view module, std::span<const std::string> entries);
-
 // What an entry means.
 enum class PatternKind {
   exact,       // the whole name

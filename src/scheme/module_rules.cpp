@@ -18,6 +18,8 @@ constexpr std::string_view list_keys[] = {"ignore",         "exclude_modules",
                                           "exclude",        "modules_to_not_convert",
                                           "ignored_layers", "llm_int8_skip_modules"};
 
+constexpr std::string_view glob_characters = "*?[";
+
 bool has_any(std::string_view text, std::string_view characters) {
   return text.find_first_of(characters) != std::string_view::npos;
 }
@@ -36,17 +38,27 @@ PatternKind kind_of(const Dialect& dialect, std::string_view& text) {
     text.remove_prefix(3);
     return PatternKind::regex;
   }
-  if (dialect.wildcards && has_any(text, "*?[")) return PatternKind::glob;
+  if (dialect.wildcards && has_any(text, glob_characters)) return PatternKind::glob;
   if (dialect.metacharacters && has_any(text, "*^$|[]()?+\\")) return PatternKind::regex;
   return dialect.literal;
 }
 
-// A regex or glob that begins with a name and not with a wildcard.
+// A regex or glob that begins with a name, or with any text before a wrapper's prefix, so that the
+// name with other prefixes may match too.
 bool begins_with_name(const ModulePattern& pattern) {
-  if (pattern.kind() == PatternKind::substring) return false;
   std::string_view text = pattern.text();
+  if (pattern.kind() == PatternKind::glob && text.starts_with('*')) {
+    text.remove_prefix(1);
+    return without_wrapper_prefix(text) != text;
+  }
   if (text.starts_with('^')) text.remove_prefix(1);
   return !text.empty() && !has_any(text.substr(0, 1), ".*?[(\\");
+}
+
+// What every name that a glob matches begins with.
+std::string_view fixed_head(const ModulePattern& pattern) {
+  if (pattern.kind() != PatternKind::glob) return {};
+  return std::string_view(pattern.text()).substr(0, pattern.text().find_first_of(glob_characters));
 }
 
 }  // namespace
@@ -150,31 +162,48 @@ void ModuleRules::visit_literals(std::string_view name,
   }
 }
 
-bool ModuleRules::pattern_hits(std::size_t entry, std::string_view name) const {
+std::span<const std::string> ModuleRules::Spellings::others() {
+  if (others_.empty()) others_ = with_wrapper_prefixes(name_);
+  return others_;
+}
+
+bool ModuleRules::hits(std::size_t entry, std::string_view name) const {
+  if (limits_.contains(entry)) return false;
+  const Result<bool> result = patterns_.at(entry).matches(name);
+  if (!result) limits_.emplace(entry, result.error());
+  return result && *result;
+}
+
+// Whether the name matches with another wrapper's prefix.
+bool ModuleRules::prefixed_hits(std::size_t entry, Spellings& module) const {
   const ModulePattern& pattern = patterns_.at(entry);
-  const auto hits = [&](std::string_view text) {
-    if (limits_.contains(entry)) return false;
-    const Result<bool> result = pattern.matches(text);
-    if (!result) limits_.emplace(entry, result.error());
-    return result && *result;
-  };
-  if (hits(name)) return true;
-  if (begins_with_name(pattern)) {
-    for (const std::string& other : with_wrapper_prefixes(name)) {
-      if (other != name && hits(other)) return true;
-    }
+  if (pattern.kind() == PatternKind::substring) {
+    const std::string_view inner = without_wrapper_prefix(pattern.text());
+    return !inner.empty() && inner.size() < pattern.text().size() &&
+           without_wrapper_prefix(module.name()).starts_with(inner);
   }
-  const std::string_view text = pattern.text();
+  if (!begins_with_name(pattern)) return false;
+  const std::string_view head = fixed_head(pattern);
+  const auto others = module.others();
+  return std::any_of(others.begin(), others.end(), [&](const std::string& other) {
+    return other.starts_with(head) && other != module.name() && hits(entry, other);
+  });
+}
+
+bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
+  if (hits(entry, module.name()) || prefixed_hits(entry, module)) return true;
+  const std::string_view text = patterns_.at(entry).text();
   return (text.ends_with("linear") || text.ends_with("linear$")) &&
-         hits(std::string(name) + ".linear");
+         hits(entry, std::string(module.name()) + ".linear");
 }
 
 std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
   std::optional<std::size_t> first;
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
   if (first) return first;
+  Spellings module(name);
   for (const auto& [entry, pattern] : patterns_) {
-    if (pattern_hits(entry, name)) return entry;
+    if (pattern_hits(entry, module)) return entry;
   }
   return std::nullopt;
 }

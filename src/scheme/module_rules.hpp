@@ -70,9 +70,23 @@ class ModuleRules {
   template <class T>
   using Lookup = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
+  // One name with every wrapper's prefix, made when first asked for.
+  class Spellings {
+   public:
+    explicit Spellings(std::string_view name) : name_(name) {}
+    std::string_view name() const { return name_; }
+    std::span<const std::string> others();
+
+   private:
+    std::string_view name_;
+    std::vector<std::string> others_;
+  };
+
   void add_entry(std::size_t entry);
   void add_components(std::string_view text, std::size_t entry);
-  bool pattern_hits(std::size_t entry, std::string_view name) const;
+  bool pattern_hits(std::size_t entry, Spellings& module) const;
+  bool prefixed_hits(std::size_t entry, Spellings& module) const;
+  bool hits(std::size_t entry, std::string_view name) const;
   // Calls visit(entry) for each literal entry that names this module.
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   std::optional<std::size_t> find(std::string_view name) const;

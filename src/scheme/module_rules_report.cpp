@@ -96,7 +96,9 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
   const auto mark = [&](std::string_view name) {
     visit_literals(name, [&](std::size_t entry) { hit[entry] = true; });
     tries += static_cast<std::int64_t>(open.size());
-    std::erase_if(open, [&](std::size_t entry) { return hit[entry] = pattern_hits(entry, name); });
+    Spellings module(name);
+    std::erase_if(open,
+                  [&](std::size_t entry) { return hit[entry] = pattern_hits(entry, module); });
   };
   for (const std::string_view module : modules) {
     if (tries > most_tries) break;
@@ -123,7 +125,8 @@ std::optional<Finding> ModuleRules::too_wide(std::size_t entry,
       const auto found = number_behind(module, number.word);
       if (!found) continue;
       const std::string digits = std::to_string(*found);
-      if (!digits.starts_with(number.digits) || !pattern_hits(entry, module)) continue;
+      Spellings spellings(module);
+      if (!digits.starts_with(number.digits) || !pattern_hits(entry, spellings)) continue;
       itself = itself || digits == number.digits;
       if (digits != number.digits) more.insert(*found);
     }

@@ -346,6 +346,31 @@ def generic_lists():
         yield case
 
 
+PREFIXES = ("", "model.", "language_model.", "model.language_model.", "language_model.model.")
+
+
+def other_prefixes():
+    """Entries and tensors that differ in a wrapper's prefix name the same modules."""
+    for in_list in PREFIXES:
+        for in_file in PREFIXES:
+            case = modelopt_model(f"prefix-list-{in_list}-file-{in_file}".replace(".", "-"))
+            case.tensors = {name.replace("model.", in_file, 1): value for name, value in case.tensors.items()}
+            layers = [f"{in_list}layers.*.self_attn.{name}_proj" for name in "qk"]
+            layers += [f"{in_list}layers.0.self_attn.v_proj", f"*{in_list}layers.0.self_attn.o_proj"]
+            block(case, ignore=["lm_head", f"{in_list}layers.?.mlp.gate", *layers])
+            case.config["model_type"] = "another_moe"
+            yield case
+            mixed = copy.deepcopy(case)
+            mixed.name += "-mixed"
+            layers = {f"{in_list}layers.0.mlp.experts": {"quant_algo": "NVFP4"}}
+            mixed.config["quantization_config"] = {
+                "quant_method": "modelopt",
+                "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": layers,
+            }
+            yield mixed
+
+
 @dataclass
 class Files(Case):
     """A checkpoint of several files; shards: name -> names of tensors."""
@@ -479,6 +504,7 @@ def stale_configs():
 def cases():
     yield from stale_configs()
     yield from generic_lists()
+    yield from other_prefixes()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
         ("fp8", fp8_model, FP8_FAULTS),

@@ -32,33 +32,5 @@ TEST(GlobMatch, ManyStarsStayFast) {
   EXPECT_FALSE(glob_match(text, pattern + "b"));
 }
 
-TEST(ModeloptExclusion, APrefixWildcardAlsoTakesSiblings) {
-  const std::vector<std::string> entries = {"model.layers.1*"};
-  EXPECT_EQ(modelopt_exclusion("model.layers.1.mlp.experts.0.up_proj", entries), entries[0]);
-  EXPECT_EQ(modelopt_exclusion("model.layers.10.mlp.experts.0.up_proj", entries), entries[0]);
-  EXPECT_EQ(modelopt_exclusion("model.layers.2.mlp.experts.0.up_proj", entries), "");
-}
-
-TEST(ModeloptExclusion, ASubtreeWildcardLeavesSiblingsAlone) {
-  const std::vector<std::string> entries = {"model.layers.1.*"};
-  EXPECT_EQ(modelopt_exclusion("model.layers.1.mlp.up_proj", entries), entries[0]);
-  EXPECT_EQ(modelopt_exclusion("model.layers.10.mlp.up_proj", entries), "");
-}
-
-TEST(ModeloptExclusion, EntriesWithoutWildcardsAreSubstrings) {
-  const std::vector<std::string> entries = {"mlp.gate", "lm_head"};
-  EXPECT_EQ(modelopt_exclusion("model.layers.0.mlp.gate", entries), "mlp.gate");
-  EXPECT_EQ(modelopt_exclusion("model.layers.0.mlp.gate_proj", entries), "mlp.gate");
-  EXPECT_EQ(modelopt_exclusion("language_model.lm_head", entries), "lm_head");
-  EXPECT_EQ(modelopt_exclusion("model.layers.0.mlp.up_proj", entries), "");
-  EXPECT_EQ(modelopt_exclusion("model.visual.blocks.0.mlp.up_proj", {}), "visual");
-}
-
-TEST(ModeloptExclusion, WildcardsAlsoMatchWithoutTheWrappersPrefix) {
-  const std::vector<std::string> entries = {"model.layers.0.self_attn*"};
-  EXPECT_EQ(modelopt_exclusion("language_model.model.layers.0.self_attn.q_proj", entries),
-            entries[0]);
-}
-
 }  // namespace
 }  // namespace fewbit

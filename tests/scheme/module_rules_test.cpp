@@ -95,6 +95,23 @@ TEST(ModuleRules, WrapperPrefixesMayStandOnEitherSide) {
       }
     }
   }
+  for (const std::string& in_list : prefixes) {
+    for (const std::string& in_file : prefixes) {
+      for (const std::string rest : {"layers.0.self_attn.q_proj", "layers.*.self_attn.q_proj",
+                                     "layers.0.self_attn*", "layers.?.self_attn.q_proj"}) {
+        EXPECT_TRUE(
+            excludes(Producer::modelopt, in_list + rest, in_file + "layers.0.self_attn.q_proj"))
+            << in_list + rest << " against " << in_file;
+      }
+      EXPECT_TRUE(excludes(Producer::modelopt, "*" + in_list + "layers.0.self_attn*",
+                           in_file + "layers.0.self_attn.q_proj"))
+          << in_list << " against " << in_file;
+    }
+  }
+  EXPECT_FALSE(excludes(Producer::modelopt, "layers.*.self_attn.q_proj",
+                        "vision_tower.layers.0.self_attn.q_proj"));
+  EXPECT_FALSE(excludes(Producer::modelopt, "language_model.layers.0.mlp",
+                        "vision_tower.layers.0.mlp.up_proj"));
   EXPECT_TRUE(excludes(Producer::compressed_tensors, R"(re:model\.layers\.0\..*)",
                        "model.language_model.layers.0.mlp.gate"));
   EXPECT_TRUE(excludes(Producer::modelopt, "model.layers.0.self_attn*",
@@ -102,6 +119,18 @@ TEST(ModuleRules, WrapperPrefixesMayStandOnEitherSide) {
   // Another model's layers are not this one's.
   EXPECT_FALSE(excludes(Producer::fp8, "model.layers.0", "vision_tower.encoder.layers.0.mlp"));
   EXPECT_TRUE(excludes(Producer::fp8, "vision_tower", "vision_tower.encoder.layers.0.mlp"));
+}
+
+TEST(ModuleRules, ModeloptReadsTextAnywhereAndWildcardsOnTheWholeName) {
+  const Producer modelopt = Producer::modelopt;
+  EXPECT_TRUE(excludes(modelopt, "model.layers.1*", "model.layers.1.mlp.experts.0.up_proj"));
+  EXPECT_TRUE(excludes(modelopt, "model.layers.1*", "model.layers.10.mlp.experts.0.up_proj"));
+  EXPECT_FALSE(excludes(modelopt, "model.layers.1*", "model.layers.2.mlp.experts.0.up_proj"));
+  EXPECT_TRUE(excludes(modelopt, "model.layers.1.*", "model.layers.1.mlp.up_proj"));
+  EXPECT_FALSE(excludes(modelopt, "model.layers.1.*", "model.layers.10.mlp.up_proj"));
+  EXPECT_TRUE(excludes(modelopt, "mlp.gate", "model.layers.0.mlp.gate_proj"));
+  EXPECT_TRUE(excludes(modelopt, "lm_head", "language_model.lm_head"));
+  EXPECT_FALSE(excludes(modelopt, "lm_head", "model.layers.0.mlp.up_proj"));
 }
 
 TEST(ModuleRules, AWrappersSuffixIsNoPartOfTheName) {
