@@ -104,7 +104,9 @@ enum class Role {
   shared_gate_proj,
   shared_up_proj,
   shared_down_proj,
+  shared_gate_up_proj,  // fused on disk
   shared_expert_gate,
+  latent_proj,  // into and out of a smaller space around the routed experts
   q_proj,
   k_proj,
   v_proj,

@@ -104,6 +104,10 @@ Result<void> check_complete(LayerModules& layer, int number) {
 // The halves of a fused gate_up_proj and its bias.
 Result<void> split_gate_up(const Checkpoint& checkpoint, const Module& module,
                            std::int64_t fused_expert, ExpertWeights& out) {
+  if (module.name.ends_with("up_gate_proj")) {
+    return Error{ErrorCode::unsupported,
+                 "which half of up_gate_proj is gate and which up is not known", module.name};
+  }
   FEWBIT_TRY(const QuantizedTensor both, canonicalize(checkpoint, module, fused_expert));
   if (both.n % 2 != 0) {
     return Error{ErrorCode::corrupt,

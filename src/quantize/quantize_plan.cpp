@@ -13,6 +13,7 @@ namespace fewbit {
 namespace {
 
 bool is_selected(const Module& module, const QuantizeOptions& options) {
+  if (module.layer < 0) return false;  // of token-prediction heads
   switch (module.role) {
     case Role::gate_proj:
     case Role::up_proj:

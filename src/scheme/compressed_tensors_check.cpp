@@ -36,8 +36,7 @@ class Check {
     if (!quantized && module.scheme.quantized()) return;
     const CtGroup* group = config_.group_of(module);
     const bool expected = group != nullptr && group->weights.has_value();
-    // Token-prediction layers behind the last one are rarely listed.
-    const bool extra_layer = inventory_.num_layers && module.layer >= *inventory_.num_layers;
+    const bool extra_layer = is_prediction(inventory_, module);
     const bool codes = quantized && dtype_bits(module.scheme.weight) < 16;
     if (codes && !expected && !config_.groups().empty()) {
       add(module, Level::warning, "config-excludes-quantized",

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -39,6 +40,11 @@ bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::stri
   const Tensor tensor = inventory.checkpoint->tensor(*info);
   return std::all_of(tensor.view.bytes.begin(), tensor.view.bytes.end(),
                      [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+bool is_prediction(const Inventory& inventory, const Module& module) {
+  if (module.layer < 0) return outside_language_model(module.name);
+  return inventory.num_layers && module.layer >= *inventory.num_layers;
 }
 
 }  // namespace fewbit

@@ -60,8 +60,7 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
                      FindingGroups& groups) {
   const bool plain = !module.scheme.quantized();
   if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
-  // Token-prediction layers behind the last one are rarely listed.
-  if (plain && inventory.num_layers && module.layer >= *inventory.num_layers) return;
+  if (plain && is_prediction(inventory, module)) return;
   if (!plain && !is_integer_words(module.scheme.packing)) return;
   const std::string exclusion = exclusion_of(config, module);
   if (!plain && !exclusion.empty()) {

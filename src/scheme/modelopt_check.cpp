@@ -55,10 +55,8 @@ class Expectation {
 void check_module(const Inventory& inventory, const ModeloptConfig& config,
                   const Expectation& expectation, const Module& module, FindingGroups& groups) {
   const bool quantized = module.scheme.producer == Producer::modelopt;
-  // Token-prediction layers behind the last one are rarely listed.
-  const bool extra_layer = inventory.num_layers && module.layer >= *inventory.num_layers;
   const bool plain_projection =
-      !module.scheme.quantized() && !extra_layer && is_projection(module.role);
+      !module.scheme.quantized() && is_projection(module.role) && !is_prediction(inventory, module);
   if (!quantized && !plain_projection) return;
   const std::string why_plain = expectation.why_plain(module.name);
   if (quantized && !why_plain.empty()) {

@@ -90,11 +90,9 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
                                fmt::format("plain ones: {} lists {}", verdict.entry->source,
                                            quote(verdict.entry->text))});
     }
-    // Token-prediction layers behind the last one are rarely listed; gpt-oss quantizes experts
-    // only.
-    const bool extra_layer = inventory.num_layers && module.layer >= *inventory.num_layers;
-    if (compares && verdict.kind == ModuleRules::Verdict::Kind::none && !extra_layer &&
-        !module.scheme.quantized() && is_taken(module.role)) {
+    // gpt-oss quantizes experts only.
+    if (compares && verdict.kind == ModuleRules::Verdict::Kind::none &&
+        !is_prediction(inventory, module) && !module.scheme.quantized() && is_taken(module.role)) {
       groups.add(module.role,
                  {Level::warning, "config-expects-quantized", module.name,
                   "plain tensors: " + module.evidence,

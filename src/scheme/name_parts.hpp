@@ -35,8 +35,8 @@ struct ModuleRole {
   int expert = -1;
 };
 // From the module's name alone, for every family that fewbit knows: any prefix before
-// "layers.<int>." is accepted. Parts of vision towers and of token-prediction heads outside the
-// layers are `other`.
+// "layers.<int>." is accepted. Parts of vision and audio towers are `other`; parts of
+// token-prediction heads beside the layers have a role and an expert, but no layer.
 ModuleRole find_role(std::string_view module);
 
 // Roles of matrices that activations are multiplied by, so that quantizers change them; experts'

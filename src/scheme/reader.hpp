@@ -63,6 +63,9 @@ void check_module_rules(Inventory& inventory);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);
 
+// Of token-prediction layers, behind the last one or beside the layers: configs rarely list them.
+bool is_prediction(const Inventory& inventory, const Module& module);
+
 // Masks of attention, stored as bytes under names such as "self_attn.bias" and "attn.masked_bias".
 void claim_masks(Inventory& inventory);
 

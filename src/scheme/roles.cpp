@@ -17,21 +17,21 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> list)
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Vision and audio towers, and token-prediction heads beside the layers: their layers have numbers
-// of their own.
-bool outside_the_language_model(Components parts) {
-  return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
-    return one_of(part, {"mtp", "mtp_layers", "visual", "vision_tower", "vision_model",
-                         "audio_tower", "multi_modal_projector", "mm_projector"});
-  });
+// Vision and audio towers: their layers have numbers of their own.
+bool is_tower(std::string_view part) {
+  return one_of(part, {"visual", "vision_tower", "vision_model", "audio_tower",
+                       "multi_modal_projector", "mm_projector"});
 }
+
+// Token-prediction heads beside the layers.
+bool is_prediction_head(std::string_view part) { return one_of(part, {"mtp", "mtp_layers"}); }
 
 // gate, up, down of one MLP, dense or expert. w1 = gate, w3 = up, w2 = down in every family.
 Role projection(std::string_view name) {
   if (one_of(name, {"gate_proj", "w1", "gate_projs"})) return Role::gate_proj;
   if (one_of(name, {"up_proj", "w3", "up_projs"})) return Role::up_proj;
   if (one_of(name, {"down_proj", "w2", "down_projs", "output_linear"})) return Role::down_proj;
-  if (one_of(name, {"gate_up_proj", "gate_up_projs", "input_linear"})) {
+  if (one_of(name, {"gate_up_proj", "gate_up_projs", "input_linear", "up_gate_proj"})) {
     return Role::gate_up_proj;
   }
   return Role::other;
@@ -45,6 +45,8 @@ Role shared_projection(std::string_view name) {
       return Role::shared_up_proj;
     case Role::down_proj:
       return Role::shared_down_proj;
+    case Role::gate_up_proj:
+      return Role::shared_gate_up_proj;
     default:
       return Role::other;
   }
@@ -67,6 +69,20 @@ ModuleRole expert_role(Components parts) {
   return out;
 }
 
+Role router_role(Components parts) {
+  if (parts.empty() || one_of(parts.front(), {"layer", "proj", "wg"})) return Role::router;
+  if (parts.back() == "e_score_correction_bias") return Role::router_bias;
+  return parts.back().find("norm") != std::string_view::npos ? Role::norm : Role::other;
+}
+
+// Around the routed experts of Kimi-K3 and Nemotron-H.
+Role latent_role(std::string_view name) {
+  const bool known = one_of(name, {"routed_expert_down_proj", "routed_expert_up_proj",
+                                   "fc1_latent_proj", "fc2_latent_proj"});
+  if (known) return Role::latent_proj;
+  return name == "routed_expert_norm" ? Role::norm : Role::other;
+}
+
 Role attention_role(std::string_view last) {
   if (last == "q_proj") return Role::q_proj;
   if (last == "k_proj") return Role::k_proj;
@@ -87,15 +103,17 @@ ModuleRole mlp_role(std::string_view block, Components parts) {
   }
   if (first == "shared_expert_gate") return {Role::shared_expert_gate, -1, -1};
   if (parts.back() == "e_score_correction_bias") return {Role::router_bias, -1, -1};
-  if (one_of(first, {"gate", "router"})) {
-    const bool matrix = parts.size() == 1 || parts.back() == "layer";
-    return {matrix ? Role::router : Role::other, -1, -1};
-  }
+  if (one_of(first, {"gate", "router"})) return {router_role(parts.subspan(1)), -1, -1};
+  if (const Role latent = latent_role(first); latent != Role::other) return {latent, -1, -1};
   if (parts.size() > 1) return {};
   const Role role = projection(first);
   // Granite names its fused experts like a dense layer.
-  const bool fused = block == "block_sparse_moe" && role != Role::other;
-  return {role, -1, fused ? all_experts : -1};
+  const bool fused = one_of(block, {"block_sparse_moe", "moe"}) && role != Role::other;
+  if (role != Role::other || block != "mixer") return {role, -1, fused ? all_experts : -1};
+  // Nemotron-H: the mixer of a layer is an MLP, an attention or a state-space model.
+  const bool known = one_of(
+      first, {"q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "out_proj", "conv1d", "norm"});
+  return {known ? attention_role(first) : Role::other, -1, -1};
 }
 
 // parts: what follows "layers.<int>".
@@ -103,12 +121,15 @@ ModuleRole layer_role(Components parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string_view part = parts[i];
     const Components rest = parts.subspan(i + 1);
-    if (one_of(part, {"self_attn", "attn", "attention", "linear_attn"}) && !rest.empty()) {
+    if (one_of(part, {"self_attn", "attn", "attention", "linear_attn", "mamba"}) && !rest.empty()) {
       return {attention_role(rest.back()), -1, -1};
     }
     if (one_of(part, {"mlp", "block_sparse_moe", "ffn", "feed_forward", "mixer", "moe"})) {
       return mlp_role(part, rest);
     }
+    // Gemma puts the experts and their router beside the dense MLP.
+    if (part == "experts" && !rest.empty()) return expert_role(rest);
+    if (part == "router") return {router_role(rest), -1, -1};
     // Granite and Hunyuan put the shared expert beside the block.
     if (one_of(part, {"shared_mlp", "shared_expert", "shared_experts"}) && !rest.empty()) {
       return {shared_projection(rest.back()), -1, -1};
@@ -126,6 +147,15 @@ Role outer_role(std::string_view last) {
   if (one_of(last, {"lm_head", "head", "output"})) return Role::head;
   if (last.find("norm") != std::string_view::npos || last == "ln_f") return Role::norm;
   return Role::other;
+}
+
+// parts: what follows "mtp": "layers.0.mlp.gate", "0.ffn.gate". Without the number of a layer, for
+// those of the model begin at 0 too.
+ModuleRole prediction_role(Components parts) {
+  if (!parts.empty() && parts.front() == "layers") parts = parts.subspan(1);
+  if (parts.empty()) return {};
+  if (name_number(parts.front())) parts = parts.subspan(1);
+  return layer_role(parts);
 }
 
 }  // namespace
@@ -147,6 +177,8 @@ bool is_projection(Role role) {
     case Role::shared_gate_proj:
     case Role::shared_up_proj:
     case Role::shared_down_proj:
+    case Role::shared_gate_up_proj:
+    case Role::latent_proj:
     case Role::q_proj:
     case Role::k_proj:
     case Role::v_proj:
@@ -159,18 +191,23 @@ bool is_projection(Role role) {
 }
 
 bool outside_language_model(std::string_view module) {
-  return outside_the_language_model(split_dots(module));
+  const std::vector<std::string_view> parts = split_dots(module);
+  return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
+    return is_tower(part) || is_prediction_head(part);
+  });
 }
 
 ModuleRole find_role(std::string_view module) {
   const std::vector<std::string_view> parts = split_dots(module);
-  if (outside_the_language_model(parts)) return {};
+  if (std::any_of(parts.begin(), parts.end(), is_tower)) return {};
   if (const auto role = find_gguf_role(parts)) return *role;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    const Components rest = Components(parts).subspan(i + 1);
+    if (is_prediction_head(parts[i])) return prediction_role(rest);
     if (parts[i] != "layers") continue;
-    const std::optional<int> layer = name_number(parts[i + 1]);
+    const std::optional<int> layer = name_number(rest.front());
     if (!layer) continue;
-    ModuleRole out = layer_role(Components(parts).subspan(i + 2));
+    ModuleRole out = layer_role(rest.subspan(1));
     out.layer = *layer;
     return out;
   }

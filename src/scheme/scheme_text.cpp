@@ -135,6 +135,10 @@ const char* role_name(Role role) {
       return "shared_up_proj";
     case Role::shared_down_proj:
       return "shared_down_proj";
+    case Role::shared_gate_up_proj:
+      return "shared_gate_up_proj";
+    case Role::latent_proj:
+      return "latent_proj";
     case Role::shared_expert_gate:
       return "shared_expert_gate";
     case Role::q_proj:

@@ -21,11 +21,14 @@ bool is_plain_table(const Draft& draft, const TensorInfo& info) {
   return info.dtype == DType::i64 || info.dtype == DType::boolean;
 }
 
-// A lone "scale" is a norm's or a layer's own parameter, not a quantization scale.
+// A lone "scale" is the own parameter of a norm, a layer or Gemma's router, whose matrix is in
+// "router.proj"; not a quantization scale.
 bool is_lone_scale(const Draft& draft) {
-  return draft.tensors.size() == 1 && draft.module.parts.front().suffix == "scale" &&
-         is_plain_float(draft.tensors.front()->dtype) &&
-         (draft.module.role == Role::norm || draft.module.role == Role::other);
+  const Role role = draft.module.role;
+  const bool has_one = role == Role::norm || role == Role::other ||
+                       (role == Role::router && draft.module.name.ends_with(".router"));
+  return has_one && draft.tensors.size() == 1 && draft.module.parts.front().suffix == "scale" &&
+         is_plain_float(draft.tensors.front()->dtype);
 }
 
 bool is_left_over(std::string_view suffix) {

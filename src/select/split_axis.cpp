@@ -18,6 +18,7 @@ SplitAxis::Along axis_of(Role role) {
     case Role::gate_up_proj:
     case Role::shared_gate_proj:
     case Role::shared_up_proj:
+    case Role::shared_gate_up_proj:
       return SplitAxis::Along::rows;
     case Role::o_proj:
     case Role::down_proj:
@@ -88,7 +89,9 @@ SplitAxis split_axis(const Module& module) {
   const Scheme& scheme = module.scheme;
   const Granularity grid = scheme.scale ? scheme.scale->granularity : Granularity{};
   if (axis.along == SplitAxis::Along::rows) {
-    axis.size = module.role == Role::gate_up_proj ? module.n / 2 : module.n;
+    const bool halves =
+        module.role == Role::gate_up_proj || module.role == Role::shared_gate_up_proj;
+    axis.size = halves ? module.n / 2 : module.n;
     set_unit(axis, grid.rows, "blocks", packed_rows(scheme));
     return axis;
   }

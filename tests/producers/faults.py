@@ -371,6 +371,25 @@ def other_prefixes():
             yield mixed
 
 
+def quantized_routers():
+    """Under the names of every family."""
+    for name in ("mlp.gate", "mlp.router", "block_sparse_moe.router.layer", "mixer.gate", "router.proj", "mlp.gate.wg"):
+        case = Case(
+            f"fault-router-{name}",
+            nvfp4(random(name), LAYER + name, 16, HIDDEN),
+            {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+        )
+        case.faults = ("router-quantized",)
+        yield case
+    # Gemma's own factor of the router is none of a quantizer.
+    gemma = plain_model("router-factor-of-its-own")
+    gemma.config["model_type"] = "gemma4"
+    gemma.tensors[LAYER + "router.proj.weight"] = gemma.tensors.pop(LAYER + "mlp.gate.weight")
+    gemma.tensors[LAYER + "router.scale"] = bf16(np.ones(HIDDEN))
+    gemma.tensors[LAYER + "router.per_expert_scale"] = bf16(np.ones(EXPERTS))
+    yield gemma
+
+
 @dataclass
 class Files(Case):
     """A checkpoint of several files; shards: name -> names of tensors."""
@@ -505,6 +524,7 @@ def cases():
     yield from stale_configs()
     yield from generic_lists()
     yield from other_prefixes()
+    yield from quantized_routers()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
         ("fp8", fp8_model, FP8_FAULTS),

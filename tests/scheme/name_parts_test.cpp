@@ -108,12 +108,88 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"model.layers.4.post_attention_layernorm", Role::norm, 4, -1},
         RoleCase{"model.embed_tokens", Role::embedding, -1, -1},
         RoleCase{"model.norm", Role::norm, -1, -1}, RoleCase{"lm_head", Role::head, -1, -1},
-        RoleCase{"mtp.layers.0.mlp.experts.0.up_proj", Role::other, -1, -1},
+        RoleCase{"mtp.layers.0.mlp.experts.0.up_proj", Role::up_proj, -1, 0},
+        RoleCase{"mtp.0.ffn.experts.0.w2", Role::down_proj, -1, 0},
+        RoleCase{"mtp.0.ffn.gate", Role::router, -1, -1},
+        RoleCase{"mtp.0.attn.wq_a", Role::attention_other, -1, -1},
+        RoleCase{"model.mtp.layers.0.self_attn.q_proj", Role::q_proj, -1, -1},
+        RoleCase{"model.mtp_layers.0.mlp.shared_experts.up_proj", Role::shared_up_proj, -1, -1},
+        RoleCase{"mtp.fc", Role::other, -1, -1}, RoleCase{"mtp.norm", Role::norm, -1, -1},
         RoleCase{"model.visual.layers.0.mlp.gate_proj", Role::other, -1, -1},
         // numbers that are none
         RoleCase{"model.layers.99999999999.mlp.gate", Role::other, -1, -1},
         RoleCase{"model.layers.-1.mlp.gate", Role::other, -1, -1},
         RoleCase{"", Role::other, -1, -1}));
+
+// Every architecture: its router, its experts, its shared expert, and what stands around them.
+INSTANTIATE_TEST_SUITE_P(
+    Architectures, FindRole,
+    testing::Values(
+        // Mixtral, Phi-MoE, MiniMax-Text-01/M1/M2/M3
+        RoleCase{"model.layers.2.block_sparse_moe.gate", Role::router, 2, -1},
+        RoleCase{"model.layers.2.block_sparse_moe.experts.0.w1", Role::gate_proj, 2, 0},
+        RoleCase{"model.layers.2.block_sparse_moe.experts.0.w3", Role::up_proj, 2, 0},
+        RoleCase{"model.layers.2.block_sparse_moe.shared_experts.gate_up_proj",
+                 Role::shared_gate_up_proj, 2, -1},
+        // Qwen2-MoE, Qwen3-MoE, Qwen3-Next, Qwen3.5, OLMoE
+        RoleCase{"model.layers.2.mlp.shared_expert.up_proj", Role::shared_up_proj, 2, -1},
+        RoleCase{"model.layers.2.mlp.shared_expert.down_proj", Role::shared_down_proj, 2, -1},
+        RoleCase{"model.layers.2.mlp.experts.gate_up_proj", Role::gate_up_proj, 2, all_experts},
+        RoleCase{"model.layers.2.linear_attn.in_proj_qkvz", Role::attention_other, 2, -1},
+        RoleCase{"thinker.model.layers.2.mlp.experts.3.down_proj", Role::down_proj, 2, 3},
+        // DeepSeek-V2/V3, Kimi-K2, GLM
+        RoleCase{"model.layers.61.mlp.experts.255.up_proj", Role::up_proj, 61, 255},
+        RoleCase{"model.layers.3.mlp.shared_experts.gate_proj", Role::shared_gate_proj, 3, -1},
+        RoleCase{"model.layers.61.shared_head.head", Role::other, 61, -1},
+        RoleCase{"model.layers.61.eh_proj", Role::other, 61, -1},
+        RoleCase{"model.layers.61.enorm", Role::norm, 61, -1},
+        // DeepSeek-V4
+        RoleCase{"layers.0.ffn.gate.tid2eid", Role::other, 0, -1},
+        RoleCase{"layers.0.attn.wo_a", Role::attention_other, 0, -1},
+        RoleCase{"layers.0.ffn.shared_experts.w2", Role::shared_down_proj, 0, -1},
+        // gpt-oss
+        RoleCase{"model.layers.0.self_attn.sinks", Role::attention_other, 0, -1},
+        // Kimi-Linear, Kimi-K3
+        RoleCase{"model.layers.1.block_sparse_moe.gate.e_score_correction_bias", Role::router_bias,
+                 1, -1},
+        RoleCase{"model.layers.1.block_sparse_moe.routed_expert_down_proj", Role::latent_proj, 1,
+                 -1},
+        RoleCase{"model.layers.1.block_sparse_moe.routed_expert_up_proj", Role::latent_proj, 1, -1},
+        RoleCase{"model.layers.1.block_sparse_moe.routed_expert_norm", Role::norm, 1, -1},
+        // Llama-4
+        RoleCase{"model.layers.1.feed_forward.experts.gate_up_proj", Role::gate_up_proj, 1,
+                 all_experts},
+        // Granite-MoE, whole and split
+        RoleCase{"model.layers.1.shared_mlp.input_linear", Role::shared_gate_up_proj, 1, -1},
+        RoleCase{"model.layers.1.shared_mlp.output_linear", Role::shared_down_proj, 1, -1},
+        RoleCase{"model.layers.1.block_sparse_moe.experts.4.gate_proj", Role::gate_proj, 1, 4},
+        RoleCase{"model.layers.1.mamba.in_proj", Role::attention_other, 1, -1},
+        // Nemotron-H
+        RoleCase{"backbone.layers.8.mixer.gate.e_score_correction_bias", Role::router_bias, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.shared_experts.up_proj", Role::shared_up_proj, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.fc1_latent_proj", Role::latent_proj, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.fc2_latent_proj", Role::latent_proj, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.q_proj", Role::q_proj, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.in_proj", Role::attention_other, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.up_proj", Role::up_proj, 8, -1},
+        RoleCase{"backbone.layers.8.mixer.A_log", Role::other, 8, -1},
+        RoleCase{"backbone.layers.8.norm", Role::norm, 8, -1},
+        // Ernie-4.5-MoE
+        RoleCase{"model.layers.1.mlp.experts.0.up_gate_proj", Role::gate_up_proj, 1, 0},
+        RoleCase{"model.layers.1.mlp.shared_experts.up_gate_proj", Role::shared_gate_up_proj, 1,
+                 -1},
+        RoleCase{"model.layers.0.mlp.up_gate_proj", Role::gate_up_proj, 0, -1},
+        RoleCase{"model.layers.1.mlp.moe_statics.e_score_correction_bias", Role::router_bias, 1,
+                 -1},
+        // Laguna, Hunyuan
+        RoleCase{"model.layers.1.mlp.shared_mlp.gate_proj", Role::shared_gate_proj, 1, -1},
+        RoleCase{"model.layers.1.mlp.gate.wg", Role::router, 1, -1},
+        // Gemma-4
+        RoleCase{"model.layers.1.router.proj", Role::router, 1, -1},
+        RoleCase{"model.layers.1.router.per_expert_scale", Role::other, 1, -1},
+        RoleCase{"model.layers.1.experts.gate_up_proj", Role::gate_up_proj, 1, all_experts},
+        RoleCase{"model.layers.1.moe.gate_up_proj", Role::gate_up_proj, 1, all_experts},
+        RoleCase{"model.layers.1.mlp.gate_proj", Role::gate_proj, 1, -1}));
 
 }  // namespace
 }  // namespace fewbit
