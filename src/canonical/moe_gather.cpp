@@ -101,6 +101,30 @@ Result<void> check_complete(LayerModules& layer, int number) {
                fmt::format("layer {}", number)};
 }
 
+// One expert's gate_up_proj beside its gate_proj is read here, and the other left out.
+Result<void> check_once(const ExpertModules& modules) {
+  if (modules.gate_up == nullptr) return {};
+  const Module* single = modules.gate != nullptr ? modules.gate : modules.up;
+  if (single == nullptr) return {};
+  return Error{
+      ErrorCode::inconsistent,
+      fmt::format("{} is stored twice, also in {}", role_name(single->role), modules.gate_up->name),
+      single->name};
+}
+
+Result<void> check_not_fused_too(const LayerModules& layer) {
+  const ExpertModules& fused = layer.fused;
+  for (const Module* all : {fused.gate, fused.up, fused.down, fused.gate_up}) {
+    if (all == nullptr) continue;
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("experts are stored twice: all in this tensor, and {} single ones",
+                             layer.experts.size()),
+                 all->name};
+  }
+  for (const ExpertModules& one : layer.experts) FEWBIT_TRY(check_once(one));
+  return {};
+}
+
 // The halves of a fused gate_up_proj and its bias.
 Result<void> split_gate_up(const Checkpoint& checkpoint, const Module& module,
                            std::int64_t fused_expert, ExpertWeights& out) {
@@ -205,12 +229,14 @@ Result<LayerExperts> LayerExperts::find(const Identified& identified, int layer)
   }
   LayerExperts out;
   if (modules.experts.empty()) {
+    FEWBIT_TRY(check_once(modules.fused));
     FEWBIT_TRY(const std::int64_t count, fused_count(modules.fused, layer));
     out.fused_ = modules.fused;
     out.slices_ = count > 0;
     out.count_ = std::max<std::int64_t>(count, 1);
     return out;
   }
+  FEWBIT_TRY(check_not_fused_too(modules));
   FEWBIT_TRY(check_complete(modules, layer));
   out.count_ = std::ssize(modules.experts);
   out.experts_ = std::move(modules.experts);

@@ -46,6 +46,10 @@ bool is_projection(Role role);
 // Parts of vision and audio towers and of token-prediction heads beside the layers.
 bool outside_language_model(std::string_view module);
 
+// Which layer of which part of a model: "layers.3" of "model.layers.3.mlp.gate",
+// "talker.model.layers.3" of "talker.model.layers.3.mlp.gate"; the whole name without a number.
+std::string layer_path(std::string_view module);
+
 // A part that is a number: of a layer or an expert.
 std::optional<int> name_number(std::string_view part);
 

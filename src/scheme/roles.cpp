@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "scheme/fused_names.hpp"
 #include "scheme/gguf_roles.hpp"
 #include "scheme/name_parts.hpp"
 
@@ -195,6 +196,16 @@ bool outside_language_model(std::string_view module) {
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
     return is_tower(part) || is_prediction_head(part);
   });
+}
+
+std::string layer_path(std::string_view module) {
+  const std::string_view name = without_wrapper_prefix(module);
+  std::size_t end = 0;
+  for (const std::string_view part : split_dots(name)) {
+    end += part.size() + 1;
+    if (name_number(part)) break;
+  }
+  return std::string(name.substr(0, end - 1));
 }
 
 ModuleRole find_role(std::string_view module) {

@@ -68,6 +68,9 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_unread_scales(validation);
   validate_drafts(validation);
   validate_experts(validation);
+  validate_twice(validation);
+  validate_biases(validation);
+  validate_fused_counts(validation);
   validate_config_sizes(validation);
   validate_model(validation);
   return std::move(validation.groups).take();

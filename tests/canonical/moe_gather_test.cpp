@@ -185,6 +185,38 @@ TEST(GatherMoe, AnExpertStoredTwiceIsRefused) {
 }
 
 // A number that would ask for gigabytes of bookkeeping.
+TEST(GatherMoe, FusedExpertsBesideSingleOnesAreRefused) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.add_bf16("model.layers.0.mlp.experts.down_proj", {2, 32, 16}, {1.0F});
+  const Checkpoint checkpoint = small.open();
+  const auto weights = gather(checkpoint);
+  ASSERT_FALSE(weights);
+  EXPECT_THAT(weights.error().message(), HasSubstr("mlp.experts.down_proj"));
+  EXPECT_THAT(weights.error().what, HasSubstr("stored twice"));
+}
+
+TEST(GatherMoe, GateAndUpInOneMatrixAndByThemselvesAreRefused) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  small.add_bf16("model.layers.0.mlp.experts.0.gate_up_proj.weight", {32, 32}, {1.0F});
+  const Checkpoint checkpoint = small.open();
+  const auto weights = gather(checkpoint);
+  ASSERT_FALSE(weights);
+  EXPECT_THAT(weights.error().message(), HasSubstr("experts.0.gate_proj"));
+  EXPECT_THAT(weights.error().what, HasSubstr("experts.0.gate_up_proj"));
+}
+
+// The name says the one order, the family's code the other.
+TEST(GatherMoe, TheOrderOfUpGateProjIsNotGuessed) {
+  SmallCheckpoint small;
+  const std::string expert = "model.layers.0.mlp.experts.0.";
+  small.add_bf16(expert + "up_gate_proj.weight", {32, 32}, {1.0F});
+  small.add_bf16(expert + "down_proj.weight", {32, 16}, {1.0F});
+  const Checkpoint checkpoint = small.open();
+  const auto weights = gather(checkpoint);
+  ASSERT_FALSE(weights);
+  EXPECT_THAT(weights.error().message(), HasSubstr("up_gate_proj"));
+}
+
 TEST(GatherMoe, AHugeExpertNumberIsRefused) {
   SmallCheckpoint small = SmallCheckpoint::bf16();
   small.add_bf16("model.layers.0.mlp.experts.2000000000.up_proj.weight", {16, 32});

@@ -260,6 +260,10 @@ NVFP4_FAULTS = {
     "scale-unread": lambda c: set_tensor(c, ATTENTION + "q_proj.weight_scales", np.float32(0.5)),
     "config-rotation": lambda c: block(c, rotation_config={"hadamard_type": "default"}),
     "pattern-unmatched": lambda c: block(c, ignore=[*EXCLUDED, "model.layers.7.mlp*"]),
+    "matrix-twice": lambda c: set_tensor(c, LAYER + "mlp.experts.down_proj", plain(random("d"), EXPERTS, HIDDEN, INNER)),
+    "experts-count": lambda c: set_tensor(c, LAYER + "mlp.experts.down_proj", plain(random("d"), 3, HIDDEN, INNER)),
+    "bias-shape": lambda c: set_tensor(c, UP + ".bias", bf16(np.ones(INNER + 1))),
+    "bias-dtype": lambda c: set_tensor(c, UP + ".bias", np.ones(INNER, np.float64)),
     "tensor-missing": lambda c: remove(c, ATTENTION + "q_norm.weight"),
     "tensor-shape": lambda c: set_tensor(c, ATTENTION + "o_proj.weight", plain(random("o"), HIDDEN, 16)),
     "tensor-dtype": lambda c: set_tensor(c, "model.embed_tokens.weight", np.ones((VOCAB, HIDDEN), np.int64)),
@@ -369,6 +373,57 @@ def other_prefixes():
                 "quantized_layers": layers,
             }
             yield mixed
+
+
+def square_experts():
+    """[experts, a, a]: which way round only another matrix or the family tells."""
+    size, shape = 32, (EXPERTS, 32, 32)
+
+    def case(name, model_type, gate_up=None):
+        config = {"hidden_size": size} | ({"model_type": model_type} if model_type else {})
+        halves = ("gate_up_proj",) if gate_up else ("gate_proj", "up_proj")
+        tensors = {f"{LAYER}mlp.experts.{half}": plain(random(half), *(gate_up or shape)) for half in halves}
+        tensors[f"{LAYER}mlp.experts.down_proj"] = plain(random("down"), *shape)
+        return Case(name, tensors, config)
+
+    yield case("square-experts-of-a-family", "qwen3_5_moe")
+    yield case("square-experts-of-a-family-that-turns", "llama4")
+    yield case("square-experts-beside-rows", None, (EXPERTS, 2 * size, size))
+    yield case("square-experts-beside-columns", "anything", (EXPERTS, size, 2 * size))
+    for name, model_type in [("no-family", None), ("another-family", "anything")]:
+        unknown = case(f"fault-square-experts-{name}", model_type)
+        unknown.faults = ("module-unreadable",)
+        yield unknown
+
+
+def twice():
+    """One matrix in two places, in the ways that files have them."""
+    fused = {"gate_up": (2 * INNER, HIDDEN), "down": (HIDDEN, INNER)}
+
+    def add(case, name, *shape):
+        case.tensors[LAYER + name] = plain(random(name), *shape)
+
+    for name, change in {
+        "gate-up-of-all": lambda c: add(c, "mlp.experts.gate_up_proj", EXPERTS, *fused["gate_up"]),
+        "gate-up-of-one": lambda c: add(c, "mlp.experts.0.gate_up_proj.weight", *fused["gate_up"]),
+        "second-name": lambda c: add(c, "mlp.experts.0.w2.weight", *fused["down"]),
+        "second-block": lambda c: add(c, "block_sparse_moe.experts.0.w1.weight", INNER, HIDDEN),
+        "second-prefix": lambda c: c.tensors.update({f"language_model.{DOWN}.weight": plain(random("p"), HIDDEN, INNER)}),
+        "qkv": lambda c: add(c, "self_attn.qkv_proj.weight", 64, HIDDEN),
+    }.items():
+        for make in (modelopt_model, plain_model):
+            case = make(f"fault-twice-{name}-{make.__name__}")
+            change(case)
+            case.faults = ("matrix-twice",)
+            yield case
+    # Two models in one file have layers of the same numbers.
+    two = modelopt_model("two-models-in-one-file")
+    two.config["model_type"] = "qwen3_omni_moe"
+    block(two, ignore=["lm_head", "*mlp.gate", "*self_attn*"])
+    two.tensors = {
+        prefix + name: value for name, value in two.tensors.items() for prefix in ("thinker.", "talker.")
+    }
+    yield two
 
 
 def quantized_routers():
@@ -525,6 +580,7 @@ def cases():
     yield from generic_lists()
     yield from other_prefixes()
     yield from quantized_routers()
+    yield from twice()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
         ("fp8", fp8_model, FP8_FAULTS),

@@ -122,6 +122,19 @@ def faults():
     yield broken("scales-type", unreadable, put("scales", lambda scales: scales.astype(np.float16)))
     yield broken("blocks-of-8", unreadable, put("blocks", lambda blocks: blocks[..., :8]))
     yield broken("scale-nan", ("scale-nan",), put("scales", nan))
+    count = ("experts-count",)
+
+    def fewer(tensors):
+        for part in ("blocks", "scales", "bias"):
+            tensors[down + part] = tensors[down + part][:-1]
+
+    yield broken("experts-of-down", count, fewer)
+    yield broken("experts-of-router", count, lambda t: t.update({"model.layers.0.mlp.router.weight": bf16(np.ones((4, 64)))}))
+    yield broken("experts-of-bias", ("bias-shape",), put("bias", lambda bias: bias[:-1]))
+    yield broken("experts-of-blocks", unreadable, put("blocks", lambda blocks: blocks[:-1]))
+    yield broken("bias-of-one", ("bias-shape",), put("bias", lambda bias: bias[0]))
+    yield broken("bias-wide", ("bias-shape",), put("bias", lambda bias: np.concatenate([bias, bias], axis=1)))
+    yield broken("bias-type", ("bias-dtype",), put("bias", lambda bias: bias.astype(np.float64)))
     deep = deepseek("mxfp4-fault")
     yield broken("deepseek-scale-shape", unreadable, lambda t: t.update({"layers.3.ffn.experts.0.w2.scale": t["layers.3.ffn.experts.0.w2.scale"][:, :2]}), deep)
     says_fp8 = deepseek("mxfp4-fault")
