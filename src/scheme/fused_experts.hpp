@@ -8,8 +8,8 @@
 
 namespace fewbit {
 
-// The order of values [experts, a, b], from hidden_size, and from the family where a and b are
-// equal.
+// The order of values [experts, a, b], from hidden_size; where a and b are equal, from another
+// matrix of the same experts, else from the family.
 struct FusedOrder {
   bool transposed = false;   // a is in, b is out
   bool alternating = false;  // gate and up in turn (gpt-oss), not one half after the other

@@ -581,6 +581,7 @@ def cases():
     yield from other_prefixes()
     yield from quantized_routers()
     yield from twice()
+    yield from square_experts()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),
         ("fp8", fp8_model, FP8_FAULTS),
