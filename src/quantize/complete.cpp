@@ -4,22 +4,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 namespace fewbit {
+namespace {
+
+// Errors of how a model is run. The weights are what they are all the same.
+constexpr std::string_view of_running[] = {"tensor-unexpected", "bias-unsupported",
+                                           "activation-gate", "config-top-k",
+                                           "config-expert-groups"};
+
+bool refuses(const Finding& finding) {
+  return finding.level == Level::error && std::find(std::begin(of_running), std::end(of_running),
+                                                    finding.rule) == std::end(of_running);
+}
+
+}  // namespace
 
 Result<void> check_complete(const Checkpoint& source, const Identified& identified) {
-  constexpr std::array<std::string_view, 8> rules = {
-      "tensor-missing", "tensor-shape", "experts-missing", "layers-missing",
-      "layers-extra",   "config-size",  "config-experts",  "scale-without-weight"};
-  std::vector<Finding> findings = validate(source, identified, Depth::headers);
-  std::erase_if(findings, [&](const Finding& finding) {
-    return finding.level != Level::error ||
-           std::find(rules.begin(), rules.end(), finding.rule) == rules.end();
-  });
+  std::vector<Finding> findings = identified.findings;
+  std::vector<Finding> more = validate(source, identified, Depth::scales);
+  std::move(more.begin(), more.end(), std::back_inserter(findings));
+  std::erase_if(findings, [](const Finding& finding) { return !refuses(finding); });
   if (findings.empty()) return {};
   const Finding& first = findings.front();
-  return Error{ErrorCode::inconsistent,
+  const ErrorCode code =
+      first.rule == "module-unreadable" ? ErrorCode::unsupported : ErrorCode::inconsistent;
+  return Error{code,
                fmt::format("{}: found {}, expected {}{}", first.rule, first.found, first.expected,
                            findings.size() == 1
                                ? std::string()

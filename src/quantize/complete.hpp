@@ -5,8 +5,10 @@
 
 namespace fewbit {
 
-// A checkpoint that lacks tensors, or has them in other shapes than its config says, is not worth
-// rewriting. Error inconsistent gives the first such finding of validate() and their number.
+// What `check` calls an error is not rewritten, unless it is only about how a model is run: tensors
+// that the model leaves out, biases it does not have, the choice of experts. Reads all scales. Error
+// inconsistent (unsupported: a module that can't be read) gives the first such finding and their
+// number.
 Result<void> check_complete(const Checkpoint& source, const Identified& identified);
 
 }  // namespace fewbit

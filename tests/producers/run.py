@@ -21,6 +21,20 @@ HERE = Path(__file__).parent
 BOUND = 4 * 2.0**-24
 # The small checkpoints are no whole models.
 ALWAYS_ALLOWED = {"config-unreadable"}
+# Errors that say nothing about the values of the weights, so that they are decoded all the same.
+CHECK_ALONE = {
+    "config-unreadable",
+    "layer-not-runnable",
+    "tokenizer-unreadable",
+    "tokenizer-vocabulary",
+    "tensor-unexpected",
+    "bias-unsupported",
+    "activation-gate",
+    "config-top-k",
+    "config-expert-groups",
+}
+# Of checkpoints that are in order, but not for convert.
+CONVERT_ALONE = {"nothing is quantized"}
 
 
 def fewbit(program, *arguments):
@@ -89,18 +103,38 @@ def decoded_problems(program, case, folder):
     return plain + value_problems(case, folder)
 
 
+def agreement_problems(errors, code, said):
+    """What check calls an error convert refuses, and the reverse."""
+    text = json.dumps(said)
+    if code != 0 and not errors:
+        reason = next((reason for reason in CONVERT_ALONE if reason in text), None)
+        return [] if reason else [f"convert refuses what is no error for check: {text}"]
+    if code == 0 and errors - CHECK_ALONE:
+        return [f"convert accepts what check calls an error: {sorted(errors)}"]
+    return []
+
+
+def errors_of(report):
+    """Rules of the errors; a checkpoint that can't be opened has one without a name."""
+    if "findings" not in report:
+        return {"unopened"}
+    return {finding["rule"] for finding in report["findings"] if finding["level"] == "error"}
+
+
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
-    problems = findings_problems(case, *fewbit(program, "check", folder / "checkpoint", "--weights", "--json"))
+    code, report = fewbit(program, "check", folder / "checkpoint", "--weights", "--json")
+    problems = findings_problems(case, code, report)
     if case.schemes:
         _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
         if isinstance(modules, dict):
             problems.append(f"inspect failed: {modules}")
         else:
             problems += scheme_problems(case, modules)
+    code, said = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
+    problems += agreement_problems(errors_of(report), code, said)
     if case.values and not case.faults:
-        code, report = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
-        problems += decoded_problems(program, case, folder / "decoded") if code == 0 else [f"convert failed: {report}"]
+        problems += decoded_problems(program, case, folder / "decoded") if code == 0 else [f"convert failed: {said}"]
     return problems
 
 
