@@ -199,6 +199,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   for (const Reader& reader : readers()) reader.claim(inventory);
   refuse_rest(inventory);
   refuse_empty(inventory);
+  refuse_companions(inventory);
   for (const Reader& reader : readers()) {
     if (reader.check != nullptr) reader.check(inventory);
   }

@@ -66,6 +66,9 @@ void check_declared(Inventory& inventory);
 // Of token-prediction layers, behind the last one or beside the layers: configs rarely list them.
 bool is_prediction(const Inventory& inventory, const Module& module);
 
+// After all readers: tensors below a quantized matrix that none of them uses make it unreadable.
+void refuse_companions(Inventory& inventory);
+
 // Masks of attention, stored as bytes under names such as "self_attn.bias" and "attn.masked_bias".
 void claim_masks(Inventory& inventory);
 

@@ -58,16 +58,17 @@ ModuleRole expert_role(Components parts) {
   ModuleRole out;
   if (parts.empty()) return out;
   if (parts.back() == "e_score_correction_bias") return {Role::router_bias, -1, -1};
-  if (const auto expert = name_number(parts.front()); expert && parts.size() > 1) {
-    return {projection(parts[1]), -1, *expert};
+  const bool wrapped = one_of(parts.back(), {"linear", "base_layer"});
+  const std::size_t size = parts.size() - (wrapped ? 1 : 0);
+  if (const auto expert = name_number(parts.front()); expert && size > 1) {
+    return {size == 2 ? projection(parts[1]) : Role::other, -1, *expert};
   }
-  out.role = projection(parts.front());
-  if (out.role == Role::other) return out;
-  out.expert = all_experts;
-  if (parts.size() > 1) {
-    if (const auto expert = name_number(parts[1])) out.expert = *expert;
-  }
-  return out;
+  const Role role = projection(parts.front());
+  if (role == Role::other) return out;
+  if (size == 1) return {role, -1, all_experts};
+  // "down_projs.7"; else a tensor below the experts' own.
+  const auto expert = size == 2 ? name_number(parts[1]) : std::nullopt;
+  return expert ? ModuleRole{role, -1, *expert} : out;
 }
 
 Role router_role(Components parts) {

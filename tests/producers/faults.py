@@ -396,6 +396,43 @@ def square_experts():
         yield unknown
 
 
+COMPANIONS = {
+    "weight_offset": lambda n, k: bf16(np.ones((n, k // 16))),
+    "smooth_scale": lambda n, k: bf16(np.ones(k)),
+    "channel_scale": lambda n, k: np.ones(n, np.float32),
+    "codebook": lambda n, k: np.ones((16, 4), np.float16),
+    "weight_perm": lambda n, k: np.arange(k, dtype=np.int64),
+    "lora_A.weight": lambda n, k: bf16(np.ones((4, k))),
+    "weight.more": lambda n, k: np.ones(n, np.uint8),
+}
+
+
+def companions():
+    """Tensors beside the codes that nothing applies, whoever wrote the codes."""
+    for make in (modelopt_model, fp8_model):
+        for suffix, values in COMPANIONS.items():
+            case = make(f"fault-companion-{make.__name__}-{suffix}")
+            case.tensors[f"{DOWN}.{suffix}"] = values(HIDDEN, INNER)
+            case.faults = ("module-unreadable",)
+            yield case
+    fused = Case("fault-companion-of-fused-experts", {}, {"model_type": "llama4", "hidden_size": HIDDEN})
+    name = LAYER + "feed_forward.experts.gate_up_proj"
+    fused.tensors[name] = np.full((EXPERTS, HIDDEN // 2, 2 * INNER), 0x22, np.uint8)
+    fused.tensors[name + "_weight_scale"] = e4m3(np.ones((EXPERTS, HIDDEN // 16, 2 * INNER)))
+    fused.tensors[name + "_weight_scale_2"] = np.float32(0.01)
+    yield replace(fused, name="no-fault-companion-of-fused-experts")
+    fused.tensors = fused.tensors | {name + "_weight_offset": bf16(np.ones((EXPERTS, 2 * INNER)))}
+    fused.faults = ("module-unreadable",)
+    yield fused
+    # The router's own tensors are the model's.
+    router = modelopt_model("no-fault-companion-of-the-router")
+    router.config["model_type"] = "deepseek_v3"
+    quantize(router, LAYER + "mlp.gate", EXPERTS, HIDDEN)
+    router.tensors[LAYER + "mlp.gate.e_score_correction_bias"] = np.ones(EXPERTS, np.float32)
+    router.warnings = ("router-quantized", "config-excludes-quantized")
+    yield router
+
+
 def twice():
     """One matrix in two places, in the ways that files have them."""
     fused = {"gate_up": (2 * INNER, HIDDEN), "down": (HIDDEN, INNER)}
@@ -581,6 +618,7 @@ def cases():
     yield from other_prefixes()
     yield from quantized_routers()
     yield from twice()
+    yield from companions()
     yield from square_experts()
     groups = [
         ("nvfp4", modelopt_model, NVFP4_FAULTS),

@@ -116,6 +116,10 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"model.mtp_layers.0.mlp.shared_experts.up_proj", Role::shared_up_proj, -1, -1},
         RoleCase{"mtp.fc", Role::other, -1, -1}, RoleCase{"mtp.norm", Role::norm, -1, -1},
         RoleCase{"model.visual.layers.0.mlp.gate_proj", Role::other, -1, -1},
+        // below a matrix
+        RoleCase{"model.layers.0.mlp.experts.7.up_proj.weight.more", Role::other, 0, 7},
+        RoleCase{"model.layers.0.mlp.experts.7.up_proj.linear", Role::up_proj, 0, 7},
+        RoleCase{"model.layers.0.mlp.experts.up_proj.weight.more", Role::other, 0, -1},
         // numbers that are none
         RoleCase{"model.layers.99999999999.mlp.gate", Role::other, -1, -1},
         RoleCase{"model.layers.-1.mlp.gate", Role::other, -1, -1},

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors below a quantized matrix under names that no reader knows ("weight_offset", "codebook",
+// "smooth_scale", an adapter): they would change its values, and nothing applies them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+// Of models, not of quantizers: beside routers and embeddings.
+constexpr std::string_view models_own[] = {"e_score_correction_bias",
+                                           "tid2eid",
+                                           "per_expert_scale",
+                                           "layer_scale",
+                                           "logit_scale",
+                                           "embed_scale",
+                                           "moe_statics",
+                                           "position_ids",
+                                           "inv_freq"};
+
+bool is_models_own(std::string_view name) {
+  const std::vector<std::string_view> parts = split_dots(name);
+  return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
+    return std::find(std::begin(models_own), std::end(models_own), part) != std::end(models_own);
+  });
+}
+
+bool is_quantized_matrix(const Draft& draft) {
+  return draft.module.scheme.quantized() &&
+         std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
+                     [](const auto& part) { return is_weight_suffix(part.suffix); });
+}
+
+Draft* find_matrix(Inventory& inventory, std::string_view name) {
+  const auto at = std::lower_bound(
+      inventory.drafts.begin(), inventory.drafts.end(), name,
+      [](const Draft& draft, std::string_view wanted) { return draft.module.name < wanted; });
+  const bool found = at != inventory.drafts.end() && at->module.name == name;
+  return found && is_quantized_matrix(*at) ? &*at : nullptr;
+}
+
+// "experts.down_proj" of "experts.down_proj_weight_offset": suffixes of fused experts follow an
+// underscore.
+std::string_view fused_owner(std::string_view name) {
+  for (const std::string_view module : {"gate_up_proj", "down_proj", "gate_proj", "up_proj"}) {
+    const std::string_view last = name.substr(name.rfind('.') + 1);
+    if (last.size() > module.size() && last.starts_with(module) && last[module.size()] == '_') {
+      return name.substr(0, name.size() - last.size() + module.size());
+    }
+  }
+  return {};
+}
+
+// The quantized matrix that a module stands below.
+Draft* owner_of(Inventory& inventory, std::string_view name) {
+  if (Draft* owner = find_matrix(inventory, fused_owner(name))) return owner;
+  for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos; dot = name.rfind('.')) {
+    name = name.substr(0, dot);
+    if (Draft* owner = find_matrix(inventory, name)) return owner;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void refuse_companions(Inventory& inventory) {
+  for (Draft& draft : inventory.drafts) {
+    if (is_models_own(draft.module.name)) continue;
+    Draft* owner = owner_of(inventory, draft.module.name);
+    if (owner == nullptr) continue;
+    const TensorInfo& info = *draft.tensors.front();
+    const std::string companion =
+        fmt::format("{} ({} {})", info.name, dtype_name(info.dtype), shape_text(info.shape));
+    if (owner->module.unreadable.empty()) {
+      owner->module.unreadable = companion +
+                                 " is beside the codes, and what it does to them is "
+                                 "not known";
+    }
+    if (!draft.module.unreadable.empty()) continue;  // named for what it is
+    Scheme scheme;
+    scheme.producer = owner->module.scheme.producer;
+    scheme.weight = info.dtype;
+    draft.refuse(scheme, fmt::format("beside the codes of {} under a name that is not known",
+                                     owner->module.name));
+  }
+}
+
+}  // namespace fewbit
