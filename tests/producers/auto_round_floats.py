@@ -5,7 +5,8 @@ import copy
 
 import numpy as np
 from case import E2M1, pack_nibbles, random, spread
-from compressed_tensors import EXPERT, broken, case_of, fp4, fp8
+from compressed_matrices import EXPERT, case_of, fp4, fp8
+from compressed_tensors import broken
 
 
 def config(data_type, bits=4, packing="auto_round:llm_compressor", **more):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One small checkpoint: what is stored, what fewbit must say of it, and the values it must give."""
 
+import copy
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ml_dtypes
@@ -60,6 +61,13 @@ class Case:
         for name, content in self.files.items():
             text = content if isinstance(content, str) else json.dumps(content, indent=1)
             (folder / name).write_text(text)
+
+
+def with_fault(make, base, rule, apply, informs=()):
+    """What `make` makes, changed by `apply`; rules in `informs` are of level info."""
+    case = copy.deepcopy(make(f"fault-{base}-{rule.strip()}"))
+    apply(case)
+    return replace(case, notes=(rule,)) if rule in informs else replace(case, faults=(rule,))
 
 
 def write_safetensors(path, tensors):
