@@ -43,6 +43,9 @@ ModuleRole find_role(std::string_view module);
 // routers and output heads too, other attention parts and lone factors not.
 bool is_projection(Role role);
 
+// Tables that are in models of every kind, and are no weights: position ids, experts by token.
+bool is_table(std::string_view module);
+
 // Parts of vision and audio towers and of token-prediction heads beside the layers.
 bool outside_language_model(std::string_view module);
 

@@ -131,20 +131,13 @@ bool is_plain_float(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// Tables that are in models of every kind.
-bool is_known_table(const Draft& draft) {
-  const std::string_view name = draft.module.name;
-  const std::string_view last = name.substr(name.rfind('.') + 1);
-  return last == "position_ids" || last == "tid2eid" || last == "inv_freq";
-}
-
 bool is_plain(const TensorInfo* tensor) { return is_plain_float(tensor->dtype); }
 
 // Tensors that no plain module has: parts of quantized storage, or values that are no floats. Of a
 // producer that is known only those with codes: what else may stand beside plain weights, others
 // tell.
 bool is_own(const Draft& draft, Producer producer) {
-  if (draft.claimed || is_known_table(draft)) return false;
+  if (draft.claimed || is_table(draft.module.name)) return false;
   const bool odd = !std::all_of(draft.tensors.begin(), draft.tensors.end(), is_plain);
   if (producer == Producer::unknown) return odd || has_quantization_parts(draft);
   const TensorInfo* weight = draft.tensor("weight");
@@ -188,7 +181,7 @@ std::vector<Draft*> own_drafts(Inventory& inventory, Producer producer) {
   }
   std::vector<Draft*> own;
   for (Draft& draft : inventory.drafts) {
-    if (draft.claimed || is_known_table(draft)) continue;
+    if (draft.claimed || is_table(draft.module.name)) continue;
     if (layers.contains(layer_of(draft))) own.push_back(&draft);
   }
   return own;

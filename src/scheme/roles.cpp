@@ -192,6 +192,11 @@ bool is_projection(Role role) {
   }
 }
 
+bool is_table(std::string_view module) {
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  return one_of(last, {"position_ids", "inv_freq"}) || last.ends_with("tid2eid");
+}
+
 bool outside_language_model(std::string_view module) {
   const std::vector<std::string_view> parts = split_dots(module);
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {

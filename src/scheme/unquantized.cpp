@@ -18,6 +18,7 @@ bool is_plain_float(DType dtype) {
 // layer's weight are codes.
 bool is_plain_table(const Draft& draft, const TensorInfo& info) {
   if (is_projection(draft.module.role) && draft.tensor("weight") == &info) return false;
+  if (info.dtype == DType::i32) return is_table(draft.module.name);
   return info.dtype == DType::i64 || info.dtype == DType::boolean;
 }
 

@@ -3,7 +3,9 @@
 
 from dataclasses import dataclass, field
 
+import ml_dtypes
 import numpy as np
+import raw_gguf
 from case import Case, random
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFWriter, quants
@@ -94,12 +96,81 @@ def nvfp4(name, factors):
     return case
 
 
+PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64}
+INTEGERS = {"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64}
+
+
+def plain_types():
+    """Beside blocks, numbers of every type stay what they are."""
+    case = moe("gguf-plain-types", "Q8_0")
+    rng = random(case.name)
+    for kind, dtype in PLAIN.items():
+        for tensor, shape in [("attn_output", (8, 16)), ("ffn_up_exps", (2, 8, 16)), ("attn_norm", (8,))]:
+            name = f"blk.{1 + list(PLAIN).index(kind)}.{tensor}.weight"
+            array = rng.standard_normal(shape).astype(dtype)
+            raw = array if kind != "BF16" else array.view(np.uint8)
+            case.tensors[name], case.values[name] = (kind, raw), array.astype(np.float64)
+            case.schemes[name.removesuffix(".weight")] = kind.lower()
+    for kind, name in [("I32", "blk.0.ffn_gate_tid2eid.weight"), ("I64", "blk.0.rows.weight")]:
+        array = rng.integers(-100, 100, (3, 4)).astype(INTEGERS[kind])
+        case.tensors[name], case.values[name] = (kind, array), array.astype(np.float64)
+    return case
+
+
+def integers():
+    """Numbers of every type as a layer's tensors: read for what they are."""
+    case = moe("gguf-integers", "Q8_0")
+    case.values = {}
+    for kind, dtype in INTEGERS.items():
+        case.tensors[f"blk.0.some_{kind.lower()}.weight"] = (kind, np.ones((3, 4), dtype))
+        case.schemes[f"blk.0.some_{kind.lower()}"] = kind.lower()
+    return case
+
+
+def versions():
+    """The same tensors in files of every version, and with another alignment."""
+    for version, alignment in [(1, 32), (2, 32), (3, 32), (3, 128)]:
+        name = f"gguf-v{version}-aligned-to-{alignment}"
+        rng = random(name)
+        case = raw_gguf.RawGguf(name, {}, version=version, alignment=alignment)
+        case.pairs = [("a.text", raw_gguf.STRING, "text"), ("a.number", raw_gguf.U16, b"\7\0")]
+        strings = case.length(2) + case.string("a") + case.string("")
+        case.pairs.append(("a.list", raw_gguf.ARRAY, raw_gguf.u32(raw_gguf.STRING) + strings))
+        if alignment != 32:
+            case.pairs.append(("general.alignment", raw_gguf.U32, raw_gguf.u32(alignment)))
+        for kind, shape in [("Q4_K", (3, 256)), ("F32", (5,)), ("Q5_1", (2, 3, 32)), ("F16", (3, 7))]:
+            tensor = f"blk.0.{'ffn_up_exps' if len(shape) == 3 else 'part_' + kind.lower()}.weight"
+            data, case.values[tensor] = blocks(rng, kind, shape)
+            case.tensors[tensor] = (int(Type[kind]), shape, data.tobytes())
+        yield case
+
+
+def named_types():
+    """Types without a known layout are skipped by the offsets, named, and refused; so are those of
+    a fork under the number of another type."""
+    for number, text in [(4, "Q4_2 (removed)"), (36, "IQ4_NL_4_4 (removed)"), (200, "type 200"), (40, "Q1_0 (32)")]:
+        case = raw_gguf.RawGguf(f"gguf-named-type-{number}", {}, faults=("module-unreadable",))
+        size = 6 if number == 40 else 9
+        case.tensors["blk.0.ffn_up.weight"] = (number, (64, 64), bytes(64 * 2 * size))
+        data, _ = blocks(random("named"), "Q8_0", (8, 64))
+        case.tensors["blk.0.ffn_down.weight"] = (int(Type.Q8_0), (8, 64), data.tobytes())
+        case.schemes = {"blk.0.ffn_up": text, "blk.0.ffn_down": "GGUF Q8_0"}
+        yield case
+
+
 def cases():
     for kind in [*ENCODED[3:], *DECODED, *LATTICE]:
         yield moe(f"gguf-{kind.lower()}", kind)
     for kind in LATTICE:
         yield every_vector(kind)
+    for kind in raw_gguf.TYPES:
+        yield raw_gguf.whole(f"gguf-{kind.lower().replace(' ', '-')}", kind)
+    yield plain_types()
+    yield integers()
+    yield from versions()
+    yield from named_types()
     yield moe("gguf-split", "Q4_K", split=2)
+    yield moe("gguf-split-each", "Q6_K", split=1)
     yield nvfp4("gguf-nvfp4", [0.5, 3])
     factor_count = nvfp4("gguf-nvfp4-three-factors-for-two-experts", [1, 2])
     factor_count.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.ones(3, np.float32))

@@ -59,6 +59,10 @@ def deepseek(name, config=None):
         "activation_scheme": "dynamic",
     }
     config = {"quantization_config": block, "expert_dtype": "fp4"} if config is None else config
+    for layer, dtype in [(0, np.int32), (1, np.int64)]:  # experts of each token
+        table = f"layers.{layer}.ffn.gate.tid2eid"
+        tensors[table] = rng.integers(0, 8, (5, 2)).astype(dtype)
+        schemes[table], values[table] = np.dtype(dtype).name.replace("nt", ""), tensors[table].astype(np.float64)
     return Case(name, tensors, config, {}, schemes, values)
 
 
