@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "canonical/transpose.hpp"
 #include "core/convert.hpp"
 #include "quantize/nvfp4.hpp"
 
@@ -21,27 +23,25 @@ class MatrixQuantizer {
   MatrixQuantizer(const MatrixJob& job, Tensor source)
       : job_(job),
         source_(std::move(source)),
-        row_bytes_(static_cast<std::size_t>(job.k) *
-                   static_cast<std::size_t>(dtype_bits(source_.view.dtype)) / 8),
+        width_(static_cast<std::size_t>(dtype_bits(source_.view.dtype)) / 8),
         rows_(std::clamp<std::int64_t>(piece_values / job.k, 1, job.n)) {
     weights_.resize(static_cast<std::size_t>(rows_ * job.k));
     decoded_.resize(weights_.size());
-    codes_.resize(weights_.size() / 2);
-    scales_.resize(weights_.size() / nvfp4_group_size);
+    // What is written the other way round is written as a whole.
+    const std::size_t kept =
+        job.transposed ? static_cast<std::size_t>(job.n * job.k) : weights_.size();
+    codes_.resize(kept / 2);
+    scales_.resize(kept / nvfp4_group_size);
   }
 
   Result<MatrixResult> run(CheckpointWriter& writer) {
-    float amax = 0.0F;
-    for (std::int64_t row = 0; row < job_.n; row += rows_) {
-      FEWBIT_TRY(const std::span<const float> weights, load(row));
-      FEWBIT_TRY(const float piece, finite_amax(job_.k, job_.slice * job_.n + row, weights));
-      amax = std::max(amax, piece);
-    }
+    FEWBIT_TRY(const float amax, find_amax());
     global_ = nvfp4_global_scale(amax);
     MatrixResult result;
     for (std::int64_t row = 0; row < job_.n; row += rows_) {
       FEWBIT_TRY(quantize_piece(row, writer, result));
     }
+    if (job_.transposed) FEWBIT_TRY(write_transposed(writer));
     FEWBIT_TRY(writer.write(job_.global, std::as_bytes(std::span(&global_, 1)),
                             static_cast<std::uint64_t>(job_.slice) * sizeof(float)));
     return result;
@@ -50,31 +50,81 @@ class MatrixQuantizer {
  private:
   std::int64_t count(std::int64_t row) const { return std::min(rows_, job_.n - row); }
 
+  std::span<const std::byte> stored(std::int64_t first, std::int64_t values) const {
+    return source_.view.bytes.subspan(static_cast<std::size_t>(first) * width_,
+                                      static_cast<std::size_t>(values) * width_);
+  }
+
+  // In the order of the file, whichever that is, for the places in errors.
+  Result<float> find_amax() {
+    const std::int64_t rows = job_.transposed ? job_.k : job_.n;
+    const std::int64_t columns = job_.transposed ? job_.n : job_.k;
+    const std::int64_t step = std::clamp<std::int64_t>(piece_values / columns, 1, rows);
+    std::vector<float> values(static_cast<std::size_t>(step * columns));
+    float amax = 0.0F;
+    for (std::int64_t row = 0; row < rows; row += step) {
+      const std::int64_t first = job_.slice * rows + row;
+      const std::int64_t piece = std::min(step, rows - row) * columns;
+      const std::span<float> out = std::span(values).first(static_cast<std::size_t>(piece));
+      FEWBIT_TRY(convert_to_f32(source_.view.dtype, stored(first * columns, piece), out));
+      FEWBIT_TRY(const float found, finite_amax(columns, first, out));
+      amax = std::max(amax, found);
+    }
+    return amax;
+  }
+
   Result<std::span<const float>> load(std::int64_t row) {
-    const auto values = static_cast<std::size_t>(count(row) * job_.k);
-    const std::span<float> out = std::span(weights_).first(values);
-    const auto first = static_cast<std::size_t>(job_.slice * job_.n + row);
-    FEWBIT_TRY(
-        convert_to_f32(source_.view.dtype,
-                       source_.view.bytes.subspan(
-                           first * row_bytes_, static_cast<std::size_t>(count(row)) * row_bytes_),
-                       out));
+    const std::int64_t values = count(row) * job_.k;
+    const std::span<float> out = std::span(weights_).first(static_cast<std::size_t>(values));
+    if (job_.transposed) {
+      FEWBIT_TRY(const Tensor rows, gather_rows(row));
+      FEWBIT_TRY(convert_to_f32(rows.view.dtype, rows.view.bytes, out));
+    } else {
+      const std::int64_t first = (job_.slice * job_.n + row) * job_.k;
+      FEWBIT_TRY(convert_to_f32(source_.view.dtype, stored(first, values), out));
+    }
     return std::span<const float>(out);
+  }
+
+  // Columns of the stored matrix as rows.
+  Result<Tensor> gather_rows(std::int64_t row) {
+    const auto bytes = static_cast<std::size_t>(count(row)) * width_;
+    gathered_.resize(static_cast<std::size_t>(job_.k) * bytes);
+    for (std::int64_t k = 0; k < job_.k; ++k) {
+      const auto from = stored((job_.slice * job_.k + k) * job_.n + row, count(row));
+      std::memcpy(gathered_.data() + static_cast<std::size_t>(k) * bytes, from.data(), bytes);
+    }
+    return transposed_copy({{source_.view.dtype, {job_.k, count(row)}, gathered_, {}}, nullptr});
   }
 
   Result<void> quantize_piece(std::int64_t row, CheckpointWriter& writer, MatrixResult& result) {
     FEWBIT_TRY(const std::span<const float> weights, load(row));
-    const std::span<std::byte> codes = std::span(codes_).first(weights.size() / 2);
-    const std::span<std::byte> scales = std::span(scales_).first(weights.size() / nvfp4_group_size);
+    const std::size_t done = job_.transposed ? static_cast<std::size_t>(row * job_.k) : 0;
+    const std::span<std::byte> codes = std::span(codes_).subspan(done / 2, weights.size() / 2);
+    const std::span<std::byte> scales =
+        std::span(scales_).subspan(done / nvfp4_group_size, weights.size() / nvfp4_group_size);
     Nvfp4Counts counts;
     quantize_nvfp4_rows(weights, global_, codes, scales, counts);
     result.erased_blocks += counts.erased_blocks;
     result.clamped_scales += counts.clamped_scales;
     FEWBIT_TRY(add_error(row, weights, codes, scales, result));
+    if (job_.transposed) return {};
     const auto first = static_cast<std::uint64_t>(job_.slice * job_.n + row);
     const auto k = static_cast<std::uint64_t>(job_.k);
     FEWBIT_TRY(writer.write(job_.weight, codes, first * (k / 2)));
     return writer.write(job_.scale, scales, first * (k / nvfp4_group_size));
+  }
+
+  Result<void> write_transposed(CheckpointWriter& writer) {
+    const auto write = [&](const std::string& name, std::span<const std::byte> rows,
+                           std::int64_t columns) -> Result<void> {
+      FEWBIT_TRY(const Tensor turned,
+                 transposed_copy({{DType::u8, {job_.n, columns}, rows, {}}, nullptr}));
+      return writer.write(name, turned.view.bytes,
+                          static_cast<std::uint64_t>(job_.slice) * rows.size());
+    };
+    FEWBIT_TRY(write(job_.weight, codes_, job_.k / 2));
+    return write(job_.scale, scales_, job_.k / nvfp4_group_size);
   }
 
   // Against what every reader of the result will compute.
@@ -115,11 +165,12 @@ class MatrixQuantizer {
 
   const MatrixJob& job_;
   Tensor source_;
-  std::size_t row_bytes_;
+  std::size_t width_;  // bytes of a stored value
   std::int64_t rows_;  // of a piece
   float global_ = 1.0F;
   std::vector<float> weights_;
   std::vector<float> decoded_;
+  std::vector<std::byte> gathered_;
   std::vector<std::byte> codes_;
   std::vector<std::byte> scales_;
 };

@@ -26,7 +26,8 @@ struct MatrixResult {
   }
 };
 
-// Holds a few megabytes at most, whatever the size of the matrix. Thread-safe.
+// Holds a few megabytes at most, whatever the size of the matrix; of one that is stored inputs
+// first all codes and scales, twice. Thread-safe.
 // Errors: corrupt (a NaN or infinite weight, with tensor and place), unsupported (dtype), io.
 Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
                                      CheckpointWriter& writer);

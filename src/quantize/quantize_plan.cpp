@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <unordered_set>
+#include <utility>
 
+#include "core/quote.hpp"
 #include "quantize/nvfp4.hpp"
+#include "scheme/fused_experts.hpp"
+#include "scheme/model_hints.hpp"
 
 namespace fewbit {
 namespace {
@@ -30,17 +35,20 @@ bool is_selected(const Module& module, const QuantizeOptions& options) {
   }
 }
 
-Result<void> check_module(const Module& module, const TensorInfo& weight) {
+Result<void> check_module(const Module& module, const TensorInfo& weight,
+                          const std::string& model_type) {
   if (!module.unreadable.empty()) {
     return Error{ErrorCode::unsupported, module.unreadable, module.name};
   }
-  // Groups of 16 would run across the outputs, and what reads NVFP4 takes rows of inputs only.
-  if (module.transposed) {
-    return Error{ErrorCode::unsupported,
-                 fmt::format("weights are {}, each matrix [in, out]; expected [experts, out, in] = "
-                             "[{}, {}, {}]",
-                             shape_text(weight.shape), module.experts, module.n, module.k),
-                 weight.name};
+  // What reads NVFP4 with the inputs first knows from the family that they are.
+  if (module.transposed && !stores_inputs_first(model_type)) {
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("weights are {}, each matrix [in, out], which model_type {} of "
+                    "config.json does not tell; expected [experts, out, in] = [{}, {}, {}]",
+                    shape_text(weight.shape), quote(model_type), module.experts, module.n,
+                    module.k),
+        weight.name};
   }
   const std::size_t rank = module.experts > 0 ? 3 : 2;
   if (weight.shape.size() != rank) {
@@ -64,21 +72,26 @@ std::string scale_name(const std::string& weight, std::string_view suffix) {
   return weight + (has_suffix ? "" : "_weight") + std::string(suffix);
 }
 
+// [.., n, k / values], or [.., k / values, n] where the inputs come first.
+Shape packed_shape(const Module& module, std::int64_t values) {
+  Shape shape = {module.n, module.k / values};
+  if (module.transposed) std::swap(shape[0], shape[1]);
+  if (module.experts > 0) shape.insert(shape.begin(), module.experts);
+  return shape;
+}
+
 void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& plan) {
   const bool fused = module.experts > 0;
   MatrixJob job{&weight,
                 module.n,
                 module.k,
                 0,
+                module.transposed,
                 weight.name,
                 scale_name(weight.name, "_scale"),
                 scale_name(weight.name, "_scale_2")};
-  Shape codes = weight.shape;
-  codes.back() /= 2;
-  Shape scales = weight.shape;
-  scales.back() /= nvfp4_group_size;
-  plan.outputs.push_back({job.weight, DType::u8, codes});
-  plan.outputs.push_back({job.scale, DType::f8_e4m3, scales});
+  plan.outputs.push_back({job.weight, DType::u8, packed_shape(module, 2)});
+  plan.outputs.push_back({job.scale, DType::f8_e4m3, packed_shape(module, nvfp4_group_size)});
   plan.outputs.push_back({job.global, DType::f32, fused ? Shape{module.experts} : Shape{}});
   ++plan.quantized_tensors;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
@@ -106,6 +119,9 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
                              producer_name(identified.producer), identified.producer_evidence),
                  source.directory().string()};
   }
+  FEWBIT_TRY(const std::shared_ptr<const Json> config, source.json_file("config.json"));
+  const std::string model_type =
+      config != nullptr ? read_model_hints(*config).model_type : std::string();
   QuantizePlan plan;
   std::unordered_set<std::string_view> replaced;
   bool has_head = false;
@@ -117,7 +133,7 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
     }
     const TensorInfo* weight = source.find(module.part("weight"));
     if (weight == nullptr) continue;
-    FEWBIT_TRY(check_module(module, *weight));
+    FEWBIT_TRY(check_module(module, *weight, model_type));
     replaced.insert(weight->name);
     add_module(module, *weight, plan);
   }

@@ -14,8 +14,9 @@ struct MatrixJob {
   const TensorInfo* source = nullptr;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t slice = 0;  // which matrix of the source tensor
-  std::string weight;      // names of the output tensors
+  std::int64_t slice = 0;   // which matrix of the source tensor
+  bool transposed = false;  // source [k, n], output codes [k/2, n] and scales [k/16, n]
+  std::string weight;       // names of the output tensors
   std::string scale;
   std::string global;
 };
@@ -28,8 +29,8 @@ struct QuantizePlan {
   std::int64_t quantized_tensors = 0;
 };
 
-// Errors: unsupported (already quantized; unreadable module; k % 16), not_found (nothing to
-// quantize).
+// Errors: unsupported (already quantized; unreadable module; k % 16; experts stored inputs first in
+// a family that is not known for it), not_found (nothing to quantize).
 Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identified& identified,
                                        const QuantizeOptions& options);
 

@@ -143,6 +143,14 @@ bool Declared::says(Producer producer) const {
                      [&](const Declaration& one) { return one.producer == producer; });
 }
 
+bool stores_decoded(const Declaration& declaration) {
+  const Json* format = declaration.block->find("packing_format");
+  const std::string* text = format != nullptr ? format->as_string() : nullptr;
+  if (declaration.producer != Producer::auto_round || text == nullptr) return false;
+  const std::string name = lower_ascii(*text);
+  return name == "auto_round:fake" || name == "fake";
+}
+
 Result<Declared> read_declared(const Checkpoint& checkpoint) {
   Declared declared;
   FEWBIT_TRY(auto config, checkpoint.json_file("config.json"));

@@ -89,6 +89,19 @@ void check_rotation(Inventory& inventory, const Declaration& declaration) {
   }
 }
 
+// Codes where the config says that all was decoded.
+void check_decoded(Inventory& inventory, const Declaration& declaration) {
+  if (!stores_decoded(declaration)) return;
+  const auto codes = std::find_if(
+      inventory.drafts.begin(), inventory.drafts.end(),
+      [](const Draft& draft) { return draft.claimed && draft.module.scheme.quantized(); });
+  if (codes == inventory.drafts.end()) return;
+  inventory.findings.push_back(
+      {Level::warning, "config-format", declaration.where,
+       "packing_format " + value_text(*declaration.block->find("packing_format")),
+       fmt::format("{}, as {} has", scheme_text(codes->module.scheme), codes->module.name)});
+}
+
 }  // namespace
 
 void check_declared(Inventory& inventory) {
@@ -96,6 +109,7 @@ void check_declared(Inventory& inventory) {
   for (const Declaration& declaration : inventory.declared.all) {
     if (declaration.block->is_object()) {
       check_rotation(inventory, declaration);
+      check_decoded(inventory, declaration);
     } else {
       inventory.findings.push_back({Level::warning, "config-value", declaration.where,
                                     value_text(*declaration.block),

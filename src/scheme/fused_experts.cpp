@@ -71,12 +71,16 @@ std::optional<bool> order_of_others(const Inventory& inventory, const Module& mo
 // Whether a square matrix is [E, in, out]; empty when nothing tells.
 std::optional<bool> square_order(const Inventory& inventory, const Module& module) {
   if (const auto order = order_of_others(inventory, module)) return order;
-  if (one_of(inventory.model_type, transposed_families)) return true;
+  if (stores_inputs_first(inventory.model_type)) return true;
   if (one_of(inventory.model_type, straight_families)) return false;
   return std::nullopt;
 }
 
 }  // namespace
+
+bool stores_inputs_first(std::string_view model_type) {
+  return one_of(model_type, transposed_families);
+}
 
 FusedOrder fused_order(const Inventory& inventory, const Module& module, const Shape& shape) {
   FusedOrder order;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "scheme/reader.hpp"
 
@@ -16,6 +17,9 @@ struct FusedOrder {
   std::string obstacle;      // why the order is not known; empty when it is
 };
 FusedOrder fused_order(const Inventory& inventory, const Module& module, const Shape& shape);
+
+// Whether 16-bit releases of this model_type hold [experts, in, out].
+bool stores_inputs_first(std::string_view model_type);
 
 // Why codes of fused experts can't be read as [experts, rows, columns] with gate rows first; empty
 // when they can.

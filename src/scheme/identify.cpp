@@ -11,6 +11,7 @@
 #include "checkpoint/gguf_metadata.hpp"
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
+#include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -38,23 +39,6 @@ std::vector<Draft> group_tensors(std::span<const TensorInfo> tensors) {
   std::sort(drafts.begin(), drafts.end(),
             [](const Draft& a, const Draft& b) { return a.module.name < b.module.name; });
   return drafts;
-}
-
-// Of config.json, without any opinion: a wrong or missing key is somebody else's error.
-void read_hints(const Json& root, Inventory& inventory) {
-  std::vector<const Json*> sections = {&root};
-  for (const std::string_view name : {"text_config", "llm_config", "language_config"}) {
-    if (const Json* section = root.find(name)) sections.push_back(section);
-  }
-  for (const Json* section : sections) {
-    const Json* type = section->find("model_type");
-    const std::string* name = type != nullptr ? type->as_string() : nullptr;
-    if (name != nullptr && inventory.model_type.empty()) inventory.model_type = *name;
-    const Json* hidden = section->find("hidden_size");
-    if (hidden != nullptr && !inventory.hidden_size) inventory.hidden_size = hidden->as_int64();
-    const Json* layers = section->find("num_hidden_layers");
-    if (layers != nullptr && !inventory.num_layers) inventory.num_layers = layers->as_int64();
-  }
 }
 
 void read_gguf_hints(const GgufMetadata& metadata, Inventory& inventory) {
@@ -148,13 +132,14 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
   }
   // That another place says something else is a finding of its own.
   if (inventory.declared.says(out.producer)) return;
+  const bool decoded = stores_decoded(*declared) && out.producer == Producer::unquantized;
   // DeepSeek-V4 says fp8 for all but its experts, and expert_dtype for those.
   const bool experts_apart =
       declared->file != nullptr && declared->file->find("expert_dtype") != nullptr;
   if (declared->producer == Producer::fp8 && out.producer == Producer::mxfp4 && experts_apart)
     return;
-  out.findings.push_back({Level::warning, "config-producer", declared->where,
-                          fmt::format("quant_method {}", quote(declared->method)),
+  out.findings.push_back({decoded ? Level::info : Level::warning, "config-producer",
+                          declared->where, fmt::format("quant_method {}", quote(declared->method)),
                           fmt::format("{}, as the tensors say", producer_name(out.producer))});
 }
 
@@ -193,7 +178,12 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   } else {
     FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
     FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
-    if (config != nullptr) read_hints(*config, inventory);
+    if (config != nullptr) {
+      ModelHints hints = read_model_hints(*config);
+      inventory.model_type = std::move(hints.model_type);
+      inventory.hidden_size = hints.hidden_size;
+      inventory.num_layers = hints.num_layers;
+    }
   }
   inventory.drafts = group_tensors(checkpoint.tensors());
   for (const Reader& reader : readers()) reader.claim(inventory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods that are not decoded and that the names of their tensors tell, whatever the config says:
-// AQLM, QuIP#, SpQR, VPTQ, HIGGS, EETQ, and weights in Marlin's order.
+// AQLM, QuIP#, SpQR, VPTQ, HIGGS, EETQ, MLX, and weights in Marlin's order.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -31,6 +31,7 @@ const std::vector<Print>& prints() {
       {{"tables", "tables2", "scales"}, "higgs"},
       {{"qweight", "weight_scales"}, "eetq"},
       {{"weight", "weight_scales"}, "eetq"},
+      {{"weight", "scales", "biases"}, "mlx"},
       {{"B", "s"}, "marlin", Producer::gptq},
       {{"B_24", "B_meta", "s"}, "gptq_marlin_24", Producer::gptq},
   };
@@ -66,12 +67,13 @@ std::map<std::string_view, Layer> find_layers(Inventory& inventory) {
   return layers;
 }
 
-// EETQ's rows are bytes; other methods have weight_scales beside other types.
+// EETQ's rows are bytes, MLX's are words; other methods have such names beside other types.
 bool types_fit(const Print& print, const Layer& layer) {
-  if (print.method != "eetq") return true;
+  const bool words = print.method == "mlx";
+  if (print.method != "eetq" && !words) return true;
   return std::any_of(layer.drafts.begin(), layer.drafts.end(), [&](const Draft* draft) {
     const TensorInfo* weight = draft->tensor(print.needs.front());
-    return weight != nullptr && weight->dtype == DType::i8;
+    return weight != nullptr && weight->dtype == (words ? DType::u32 : DType::i8);
   });
 }
 
@@ -95,6 +97,10 @@ void claim_named_tensors(Inventory& inventory) {
       if (draft->claimed) continue;
       Scheme scheme;
       scheme.producer = print->producer;
+      // MLX is one of the formats that AutoRound writes.
+      if (print->method == "mlx" && inventory.declared.says(Producer::auto_round)) {
+        scheme.producer = Producer::auto_round;
+      }
       scheme.weight = draft->tensors.front()->dtype;
       draft->refuse(scheme, named_method_text(std::string(print->method)));
     }

@@ -4,6 +4,7 @@
 import copy
 
 import numpy as np
+import plain
 from case import E2M1, pack_nibbles, random, spread
 from compressed_matrices import EXPERT, case_of, fp4, fp8
 from compressed_tensors import broken
@@ -47,6 +48,32 @@ def mx(rng, n, k):
     return fp4(rng, n, k, mx=True)
 
 
+def block_fp8(rng, n, k):
+    parts, values = fp8(rng, n, k, "block")
+    return {"weight": parts["weight"], "weight_scale_inv": parts["weight_scale"].astype(np.float32)}, values
+
+
+def plain_export():
+    """Quantized and decoded again: the tensors are plain, and say all."""
+    block = config("int", group_size=32, packing="auto_round:fake")["quantization_config"]
+    for name, packing in [("fake", "auto_round:fake"), ("fake-mx", "fake")]:
+        case = plain.qwen3(f"auto-round-{name}", np.float16)
+        case.config["quantization_config"] = block | {"packing_format": packing}
+        case.notes = ("config-producer",)
+        yield case
+    quantized = whole("auto-round-fault-fake-of-codes", config("mx_fp", packing="auto_round:fake"), "AutoRound", mx)
+    quantized.faults = ("config-format",)
+    yield quantized
+
+
+def mlx():
+    """Words along the rows with a scale and a bias a group: named, with the config and without."""
+    parts = {"weight": np.zeros((48, 8), np.uint32), "scales": np.ones((48, 2), np.float16), "biases": np.ones((48, 2), np.float16)}
+    for name, settings in [("", config("int", packing="auto_round:mlx")), ("-no-prefix", config("int", packing="mlx")), ("-no-config", {})]:
+        modules = {f"{EXPERT}{part}_proj": (parts, np.zeros((48, 64))) for part in ("gate", "up")}
+        yield case_of(f"auto-round-mlx{name}", modules, settings, "MLX: words along the rows", faults=("module-unreadable",))
+
+
 def cases():
     mx_config = config("mx_fp", group_size=32)
     yield whole("auto-round-mxfp4", mx_config, "AutoRound MXFP4", mx)
@@ -55,6 +82,14 @@ def cases():
     yield whole("auto-round-nvfp4-v2", settings, "AutoRound NVFP4", second_version)
     settings = config("fp8_e4m3", 8, "auto_round:fp8_static", group_size=-1, fmt="e4m3")
     yield whole("auto-round-fp8", settings, "AutoRound FP8", lambda rng, n, k: fp8(rng, n, k, "channel"))
+    settings = config("fp8", 8, "auto_round:fp8", group_size=-1, fmt="e4m3", activation_scheme="static")
+    yield whole("auto-round-fp8-tensor", settings, "AutoRound FP8", lambda rng, n, k: fp8(rng, n, k, "tensor"))
+    settings = config("fp8", 8, "auto_round:fp8", group_size=[128, 128], fmt="e4m3")
+    yield whole("auto-round-fp8-block", settings, "f32 scale a block of 128x128", block_fp8)
+    settings = config("mx_fp8e4m3", 8, group_size=32)
+    yield whole("auto-round-mxfp8", settings, "AutoRound MXFP8", lambda rng, n, k: fp8(rng, n, k, "mx"))
+    yield from plain_export()
+    yield from mlx()
     integer = whole("auto-round-mx-int4", config("mx_int4", group_size=32), "AutoRound", mx)
     case = broken("auto-round-mx-int", ("module-unreadable",), lambda *_: None, copy.deepcopy(integer))
     case.name = "auto-round-fault-mx-int4"

@@ -53,6 +53,7 @@ class Case:
     faults: tuple = ()
     warnings: tuple = ()  # rules that may be there beside
     notes: tuple = ()  # rules of level info that must be there
+    lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded
 
     def write(self, folder: Path):
         folder.mkdir(parents=True)

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,18 @@ def errors_of(report):
     return {finding["rule"] for finding in report["findings"] if finding["level"] == "error"}
 
 
+def quantized_problems(program, case, folder):
+    """Of plain weights that NVFP4 holds exactly: quantized, checked, and decoded again."""
+    code, said = fewbit(program, "quantize", folder / "checkpoint", "-o", folder / "quantized", "--json")
+    if code != 0:
+        return [f"quantize failed: {said}"]
+    problems = findings_problems(replace(case, notes=()), *fewbit(program, "check", folder / "quantized", "--weights", "--json"))
+    code, said = fewbit(program, "convert", folder / "quantized", "-o", folder / "decoded", "--to", "f32", "--json")
+    if problems or code != 0:
+        return [f"of the quantized checkpoint: {problem}" for problem in [*problems, said]]
+    return decoded_problems(program, case, folder / "decoded")
+
+
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
     code, report = fewbit(program, "check", folder / "checkpoint", "--weights", "--json")
@@ -131,7 +144,9 @@ def problems_of(program, case, folder):
             problems += scheme_problems(case, modules)
     code, said = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
     problems += agreement_problems(errors_of(report), code, said)
-    if case.values and not case.faults:
+    if case.lossless_nvfp4:
+        problems += quantized_problems(program, case, folder)
+    elif case.values and not case.faults:
         problems += decoded_problems(program, case, folder / "decoded") if code == 0 else [f"convert failed: {said}"]
     return problems
 

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json says of the model, without any opinion: a wrong or missing key is somebody
+// else's error.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "checkpoint/json.hpp"
+
+namespace fewbit {
+
+struct ModelHints {
+  std::string model_type;  // empty when unknown
+  std::optional<std::int64_t> hidden_size;
+  std::optional<std::int64_t> num_layers;
+};
+// The first place that says it: the top, then the section of the language model.
+ModelHints read_model_hints(const Json& config);
+
+}  // namespace fewbit
