@@ -2,6 +2,7 @@
 """compressed-tensors: integers in words along the rows, NVFP4 with a divisor, MXFP4, INT8, FP8."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 from case import Case, bf16, e4m3, random
@@ -41,26 +42,27 @@ def odd_targets():
     yield case
 
 
-def int8(name, zeros=False, group=0, dtype=np.float32, kind="int-quantized"):
+def int8(name, zeros=False, group=0, dtype=np.float32, kind="int-quantized", order=False):
     rng = random(name)
-    matrix = Integers(rng, 48, 64, 8, group, dtype, "plain" if zeros else None)
+    matrix = Integers(rng, 48, 64, 8, group, dtype, "plain" if zeros else None, order)
     matrix.parts.pop("weight_packed")
     matrix.parts.pop("weight_shape")
     matrix.parts["weight"] = matrix.codes.astype(np.int8)
-    strategy = {"strategy": "channel", "group_size": None} if group == 0 else {"strategy": "tensor", "group_size": None}
-    settings = config(args(8, symmetric=not zeros, **strategy), kind, inputs=args(8, strategy="token", group_size=None, dynamic=True))
+    strategy = {0: "channel", None: "tensor"}.get(group, "group")
+    weights = args(8, symmetric=not zeros, strategy=strategy, group_size=group or None, actorder="group" if order else None)
+    settings = config(weights, kind, inputs=args(8, strategy="token", group_size=None, dynamic=True))
     return case_of(name, {f"{EXPERT}up_proj": (matrix.parts, matrix.values)}, settings, "compressed-tensors INT8")
 
 
-def fp8_case(granularity):
-    name = f"ct-fp8-{granularity}"
+def fp8_case(granularity, kind=None):
+    name = f"ct-fp8-{granularity}" + ("-naive" if kind else "")
     weights = {
         "tensor": floats(8, strategy="tensor"),
         "channel": floats(8, strategy="channel"),
         "block": floats(8, strategy="block", block_structure=[128, 128]),
         "mx": floats(8, strategy="group", group_size=32, scale_dtype="torch.uint8"),
     }[granularity]
-    kind = "mxfp8-quantized" if granularity == "mx" else "float-quantized"
+    kind = kind or ("mxfp8-quantized" if granularity == "mx" else "float-quantized")
     module = fp8(random(name), 144, 160, granularity)
     scheme = "compressed-tensors MXFP8" if granularity == "mx" else "compressed-tensors FP8"
     return case_of(name, {f"{EXPERT}up_proj": module}, config(weights, kind), scheme)
@@ -144,7 +146,7 @@ def published(name, turned=False):
     return case
 
 
-def stacked(name, rename, warnings=()):
+def stacked(name, rename):
     """All experts of a layer in one tensor a projection."""
     rng = random(name)
     experts = "model.layers.0.mlp.experts."
@@ -158,7 +160,7 @@ def stacked(name, rename, warnings=()):
     settings = config(args(), targets=["re:.*experts.*"])
     settings["hidden_size"] = 64
     schemes = {f"{experts}gate_up_proj": "INT4", f"{experts}down_proj": "INT4"}
-    return Case(name, tensors, settings, {}, schemes, values, warnings=warnings)
+    return Case(name, tensors, settings, {}, schemes, values)
 
 
 def without_config(case, name):
@@ -181,6 +183,10 @@ def good():
     yield integers("ct-int4-tensor", config(args(strategy="tensor", group_size=None)), group=None)
     yield integers("ct-int8-channel", config(args(8, strategy="channel", group_size=None)), "compressed-tensors INT8", bits=8, group=0)
     yield integers("ct-int8-asym", config(args(8, symmetric=False)), "compressed-tensors INT8", bits=8, zeros="packed")
+    eight = {"scheme": "compressed-tensors INT8", "bits": 8, "order": True}
+    yield integers("ct-int8-actorder-group", config(args(8, actorder="group")), **eight)
+    asym = config(args(8, actorder="group", symmetric=False))
+    yield integers("ct-int8-actorder-group-asym", asym, zeros="packed", **eight)
     for bits in (2, 3, 5, 6, 7):
         settings = config(args(bits, symmetric=False))
         yield integers(f"ct-int{bits}-over-words", settings, "compressed-tensors", bits=bits, zeros="packed", shape=(44, 52))
@@ -195,7 +201,9 @@ def good():
     yield zeros
     yield without_config(integers("ct-int4-of-no-config"), "ct-int4-without-config")
     yield stacked("ct-int4-stacked", lambda module, suffix: f"{module}.{suffix}")
-    yield stacked("ct-int4-stacked-underscores", lambda module, suffix: f"{module}_{suffix.removeprefix('weight_')}", ("packed-experts-suspect",))
+    for name, kept in [("ct-int4-stacked-underscores", "warnings"), ("ct-fault-stacked-underscores", "faults")]:
+        case = stacked(name, lambda module, suffix: f"{module}_{suffix.removeprefix('weight_')}")
+        yield replace(case, **{kept: ("packed-experts-suspect",)})
 
     preset = integers("ct-preset-name", group=32)
     preset.config["quantization_config"]["config_groups"] = {"W4A16": LINEAR}
@@ -217,7 +225,11 @@ def good():
     yield int8("ct-int8-bytes-channel")
     yield int8("ct-int8-bytes-tensor", group=None)
     yield int8("ct-int8-bytes-asym", zeros=True, dtype=bf16)
+    yield int8("ct-int8-bytes-group", group=32)
+    yield int8("ct-int8-bytes-actorder", group=32, order=True)
+    yield int8("ct-int8-bytes-actorder-asym", group=32, order=True, zeros=True)
     yield int8("ct-naive-int8", kind="naive-quantized")
+    yield fp8_case("channel", "naive-quantized")
     for granularity in ("tensor", "channel", "block", "mx"):
         yield fp8_case(granularity)
     for case, dtype in [(fp8_case("channel"), e4m3(0).dtype), (fp8_case("tensor"), np.int8), (nvfp4(), e4m3(0).dtype)]:
@@ -293,6 +305,9 @@ def faults():
     yield broken("zero-points-shape", unreadable, put("weight_zero_point", lambda zero: zero[:, :1]), asymmetric())
     yield broken("zero-points-range", ("zero-point-range",), put("weight_zero_point", lambda zero: changed(zero, (3, 1), 9)), asymmetric())
     yield broken("g-idx-missing", unreadable, drop("weight_g_idx"), ordered())
+    yield broken("bytes-g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), int8("ct-b", group=32, order=True))
+    yield broken("bytes-g-idx-missing", unreadable, drop("weight_g_idx"), int8("ct-b", group=32, order=True))
+    yield broken("scale-twice", ("scale-twice",), put("scale", lambda _: bf16(np.ones((48, 2)))))
     yield broken("g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), ordered())
     yield broken("g-idx-negative", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, -1)), ordered())
     yield broken("g-idx-shape", unreadable, put("weight_g_idx", lambda index: index[:-1]), ordered())

@@ -238,6 +238,12 @@ def transposed():
     yield from (transposed_experts(name) for name in TRANSPOSED if name != "scalar")
     modelopt = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}
     yield transposed_experts("scalar", config=modelopt)
+    turns = transposed_experts("row")
+    turns.name = "fp8-fault-transposed-in-turn"
+    turns.config = {"model_type": "gpt_oss", "hidden_size": 200}
+    turns.schemes = {next(iter(turns.schemes)): "gate and up rows in turn of codes are not readable"}
+    turns.faults = ("module-unreadable",)
+    yield turns
     square = transposed_experts("expert")
     square.name = "fp8-fault-transposed-square"
     module = next(iter(square.tensors))

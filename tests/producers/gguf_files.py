@@ -69,6 +69,21 @@ def moe(name, kind, **options):
     return case
 
 
+def names_of_experts():
+    """Gate and up in one tensor, and each expert in tensors of its own."""
+    for name, shapes in [
+        ("gate-up", {"ffn_gate_up_exps": (2, 16, 256), "ffn_down_exps": (2, 16, 256)}),
+        ("each", {f"ffn_{part}.{expert}": (8, 256) for expert in (0, 1) for part in ("gate", "up", "down")}),
+    ]:
+        case = GgufCase(f"gguf-experts-{name}", {})
+        rng = random(case.name)
+        for tensor, shape in shapes.items():
+            data, case.values[f"blk.0.{tensor}.weight"] = blocks(rng, "Q5_K", shape)
+            case.tensors[f"blk.0.{tensor}.weight"] = ("Q5_K", data)
+            case.schemes[f"blk.0.{tensor}"] = "GGUF Q5_K"
+        yield case
+
+
 def every_vector(kind):
     """So many random codes that hardly one of at most 2048 vectors is missing."""
     name = f"gguf-{kind.lower()}-every-vector"
@@ -165,6 +180,7 @@ def cases():
         yield every_vector(kind)
     for kind in raw_gguf.TYPES:
         yield raw_gguf.whole(f"gguf-{kind.lower().replace(' ', '-')}", kind)
+    yield from names_of_experts()
     yield plain_types()
     yield integers()
     yield from versions()

@@ -38,6 +38,24 @@ def whole(name, config=CONFIG, files=None):
     return Case(name, tensors, config, files or {}, schemes, values)
 
 
+def stacked(name, each_factor, suffix, joint):
+    """All experts in one tensor [E, out, in], with a factor for all or one an expert."""
+    rng = random(name)
+    case = Case(name, {}, CONFIG | {"model_type": "qwen3_5_moe", "hidden_size": 32})
+    for projection, n, k in [("gate_up", 96, 32), ("down", 32, 48)]:
+        module = f"model.layers.0.mlp.experts.{projection}_proj"
+        codes = rng.integers(0, 16, (3, n, k))
+        scales = e4m3(np.exp2(rng.uniform(-5, 5, (3, n, k // 16))))
+        factor = rng.uniform(0.001, 0.1, 3 if each_factor else ()).astype(np.float32)
+        scale = (scales.astype(np.float32) * factor.reshape(-1, 1, 1)).astype(np.float64)
+        case.tensors[module + suffix] = pack_nibbles(codes)
+        case.tensors[f"{module}{joint}weight_scale"] = scales
+        case.tensors[f"{module}{joint}weight_scale_2"] = factor
+        case.values[module] = E2M1[codes] * spread(scale, 1, 16, codes.shape)
+        case.schemes[module] = "ModelOpt NVFP4"
+    return case
+
+
 def without_scale():
     case = whole("modelopt-nvfp4-without-scale")
     case.tensors.pop("model.layers.0.mlp.up_proj.weight_scale")
@@ -83,6 +101,9 @@ def cases():
             }
         },
     )
+    yield stacked("modelopt-nvfp4-stacked", False, "", "_")
+    yield stacked("modelopt-nvfp4-stacked-factors", True, "", "_")
+    yield stacked("modelopt-nvfp4-stacked-dots", True, ".weight", ".")
     yield without_scale()
     yield masks()
     yield empty(0, 32)
