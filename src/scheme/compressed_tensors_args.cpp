@@ -15,6 +15,9 @@ constexpr std::string_view known_keys[] = {
     "num_bits", "type",     "symmetric", "group_size",  "strategy", "block_structure",
     "dynamic",  "actorder", "observer",  "scale_dtype", "zp_dtype", "observer_kwargs"};
 
+constexpr std::string_view strategies[] = {"tensor", "channel",      "group",    "block",
+                                           "token",  "tensor_group", "attn_head"};
+
 void note(std::vector<Finding>& odd, const std::string& where, std::string_view key,
           const Json& value, std::string_view expected) {
   odd.push_back({Level::warning, "config-value", where, fmt::format("{} {}", key, value.dump()),
@@ -127,6 +130,13 @@ CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Find
     if (value && *value > 0) out.group_size = *value;
     if (!value || *value < -1 || *value == 0)
       note(odd, where, "group_size", *size, "-1 or above 0");
+  }
+  if (const Json* strategy = value_of(args, "strategy")) {
+    const std::string* text = strategy->as_string();
+    const bool known = text != nullptr && std::find(std::begin(strategies), std::end(strategies),
+                                                    *text) != std::end(strategies);
+    if (known) out.strategy = *text;
+    if (!known) note(odd, where, "strategy", *strategy, "tensor, channel, group, block or another");
   }
   if (const Json* block = value_of(args, "block_structure")) {
     out.block = block_of(*block);

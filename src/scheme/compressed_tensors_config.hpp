@@ -20,6 +20,7 @@ struct CtArgs {
   bool symmetric = true;
   std::optional<std::int64_t> group_size;  // of strategy group; -1 and null are none
   std::optional<Granularity> block;        // block_structure, also as "128x128"
+  std::string strategy;                    // as written; empty when left to be inferred
   ActOrder act_order = ActOrder::none;
 };
 

@@ -53,8 +53,10 @@ void check_rows(const Draft& draft, const Stored& stored, FindingGroups& groups)
   const Granularity& grid = module.scheme.scale->granularity;
   if (!is_block(grid)) return;
   if (stored.fit.pieces > 1) {
+    // A matrix of one projection has rarely been put together.
+    const bool single = is_projection(module.role) && module.role != Role::gate_up_proj;
     groups.add(module.role,
-               {Level::info, "scale-pieces", stored.name,
+               {single ? Level::warning : Level::info, "scale-pieces", stored.name,
                 fmt::format("{} rows of scales for {} rows", stored.rows, module.n),
                 fmt::format("read as {} pieces of {} rows, each in blocks of {}", stored.fit.pieces,
                             module.n / stored.fit.pieces, stored.fit.block_rows)});
@@ -80,12 +82,17 @@ void check_block(const Fp8Config& config, const Module& module, const Stored& st
                  FindingGroups& groups) {
   Granularity grid = module.scheme.scale->granularity;
   if (stored.fit.pieces > 1) grid.rows = stored.fit.block_rows;
-  // Other granularities are told by the tensors alone; a config of blocks may mix them.
-  if (!config.block || !is_block(grid) || grid == *config.block) return;
+  if (!config.block || grid == *config.block) return;
+  // Groups are told by the tensors alone, and one block is as large as the matrix or larger.
+  const bool whole = grid == Granularity{0, 0} || grid == Granularity{1, 0};
+  const bool one = config.block->rows >= module.n && config.block->cols >= module.k;
+  if (!is_block(grid) && (!whole || one)) return;
   groups.add(module.role,
              {Level::warning, "config-block-size", module.name,
               fmt::format("{} says blocks of {}", config.where, block_text(*config.block)),
-              fmt::format("{}, as the scales say", block_text(grid))});
+              fmt::format("{}, as the scales say", is_block(grid)   ? block_text(grid)
+                                                   : grid.rows == 1 ? std::string("a scale a row")
+                                                                    : std::string("one scale"))});
 }
 
 // "torch.float8_e4m3fn", "float8_e4m3", "e4m3": one format.

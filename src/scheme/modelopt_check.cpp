@@ -97,7 +97,7 @@ void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
 void check_algorithm(const ModeloptConfig& config, const Module& module, FindingGroups& groups) {
   if (module.scheme.producer != Producer::modelopt || !module.unreadable.empty()) return;
   const std::string algorithm = modelopt_algorithm(config, module.name);
-  if (algorithm == "MIXED_PRECISION" || modelopt_algorithm_fits(algorithm, module.scheme)) return;
+  if (algorithm == "MIXED_PRECISION" || modelopt_algorithm_fits(algorithm, module)) return;
   groups.add(module.role, {Level::warning, "config-algorithm", module.name,
                            scheme_text(module.scheme) + ": " + module.evidence,
                            fmt::format("{} says quant_algo {}", config.where, algorithm)});

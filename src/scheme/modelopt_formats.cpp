@@ -157,6 +157,27 @@ Family family_of(const std::string& algorithm) {
   return Family::none;
 }
 
+// Algorithms whose names tell which weights share a scale; FP8 itself has had one a tensor and one
+// a row.
+bool granularity_fits(const std::string& algorithm, Family family, const Module& module) {
+  if (!module.scheme.scale) return true;
+  const Granularity& grid = module.scheme.scale->granularity;
+  const bool rows = grid == Granularity{1, 0} || module.n == 1;
+  switch (family) {
+    case Family::fp8:
+      if (algorithm.find("PER_CHANNEL") != std::string::npos) return rows;
+      if (algorithm.find("_PB") == std::string::npos) return true;
+      return (grid.rows > 1 && grid.cols > 1) ||
+             (module.n <= usual_block.rows && module.k <= usual_block.cols);
+    case Family::mxfp8:
+      return grid == Granularity{1, 32};
+    case Family::int8:
+      return rows;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 ModeloptFormat modelopt_format(const Draft& draft) {
@@ -215,9 +236,10 @@ bool modelopt_algorithm_known(const std::string& algorithm) {
          family_of(algorithm) != Family::none;
 }
 
-bool modelopt_algorithm_fits(const std::string& algorithm, const Scheme& scheme) {
+bool modelopt_algorithm_fits(const std::string& algorithm, const Module& module) {
   const Family said = family_of(algorithm);
-  return said == Family::none || said == family_of(scheme);
+  if (said == Family::none) return true;
+  return said == family_of(module.scheme) && granularity_fits(algorithm, said, module);
 }
 
 }  // namespace fewbit

@@ -23,9 +23,9 @@ ModeloptFormat modelopt_format(const Draft& draft);
 // Claims mxfp4, int4_awq, int8 and what is only named, or says what does not fit.
 void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format);
 
-// Whether weights of this scheme are what a quant_algo says. An algorithm that is not known fits
-// nothing and everything: `known` tells.
+// Whether a module's weights are what a quant_algo says, and their scales where it says. An
+// algorithm that is not known fits nothing and everything: `known` tells.
 bool modelopt_algorithm_known(const std::string& algorithm);
-bool modelopt_algorithm_fits(const std::string& algorithm, const Scheme& scheme);
+bool modelopt_algorithm_fits(const std::string& algorithm, const Module& module);
 
 }  // namespace fewbit

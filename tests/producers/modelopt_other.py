@@ -202,6 +202,15 @@ def faults():
     yield fault("scale-gone", "module-unreadable", int8(rng), block("W8A16"), drop("weight_scale"))
     yield fault("fp8-scale-gone", "module-unreadable", fp8(rng), block("FP8"), drop("weight_scale"), "without a scale")
     yield fault("algorithm", "config-algorithm", int8(rng), block("FP8"))
+    one = put("weight_scale", np.full(1, 0.01, np.float32))
+    for name, made in [
+        ("FP8_PB_WO", fp8(rng, n=256, k=384, stored=(2, 3), rows=128, cols=128)),
+        ("FP8_PER_CHANNEL_PER_TOKEN", fp8(rng, stored=(48,), rows=1)),
+        ("W8A16", int8(rng)),
+    ]:
+        yield fault(f"one-scale-of-{name.lower()}", "config-algorithm", made, block(name), one)
+    cut = put("weight_scale", np.full((48, 1), 120, np.uint8).view(ml_dtypes.float8_e8m0fnu))
+    yield fault("mxfp8-row", "config-algorithm", mxfp8(rng, k=128), block("MXFP8"), cut)
     yield fault("algorithm-unknown", "config-algorithm-unknown", fp8(rng), block("W2A2_DREAM"))
     yield fault("group-size", "config-group-size", int4(rng), block("W4A16_AWQ", group_size=64))
     table = {"model.layers.0.self_attn.o_proj": {"quant_algo": "NVFP4"}}
