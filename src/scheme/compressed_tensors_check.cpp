@@ -7,7 +7,7 @@
 #include "scheme/finding_groups.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
-#include "scheme/scale_fit.hpp"
+#include "scheme/scale_sharing.hpp"
 
 namespace fewbit {
 namespace {
@@ -21,31 +21,6 @@ std::string_view format_of(const Scheme& scheme) {
     return e8m0 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
   }
   return e8m0 ? "mxfp8-quantized" : "float-quantized";
-}
-
-// The strategy that such scales are of. One block as large as the matrix is one scale.
-std::string_view strategy_of(const Module& module) {
-  const Granularity& grid = module.scheme.scale->granularity;
-  const bool whole_columns = grid.rows == 0 || grid.rows >= module.n;
-  const bool whole_rows = grid.cols == 0 || grid.cols >= module.k;
-  if (whole_columns && whole_rows) return "tensor";
-  if (grid.rows != 1) return "block";
-  return whole_rows ? "channel" : "group";
-}
-
-// Whether a matrix of these sizes can have such scales by the strategy, where it is so small that
-// strategies mean the same.
-bool strategy_fits(const CtArgs& args, const Module& module) {
-  const std::string_view stored = strategy_of(module);
-  const std::string& said = args.strategy;
-  if (said == "tensor" || said == "channel") return said == stored || module.n == 1;
-  if (said == "group" || said == "tensor_group") {
-    const bool one_group = args.group_size.value_or(0) >= module.k;
-    return stored == "group" || (one_group && (stored == "channel" || module.n == 1));
-  }
-  if (said != "block" || stored == "block") return true;
-  const Granularity block = args.block.value_or(usual_block);
-  return stored == "tensor" && block.rows >= module.n && block.cols >= module.k;
 }
 
 bool is_floating(DType dtype) { return dtype != DType::i8 && !dtype_name(dtype).starts_with("u"); }
@@ -115,7 +90,7 @@ class Check {
     if (args.group_size && !one && args.group_size != (grouped ? cols : 0)) {
       differs("config-group-size", fmt::format("group_size {}", *args.group_size));
     }
-    if (!strategy_fits(args, module)) {
+    if (!sharing_fits({args.strategy, args.group_size, args.block}, module)) {
       differs("config-strategy", fmt::format("strategy {}", quote(args.strategy)));
     }
     if (draft.has("weight_g_idx") && args.act_order != ActOrder::group) {

@@ -5,6 +5,7 @@
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/reader.hpp"
+#include "scheme/scale_sharing.hpp"
 
 namespace fewbit {
 namespace {
@@ -15,16 +16,36 @@ bool is_filled(const Json& block, std::string_view key) {
   return members != nullptr && !members->empty();
 }
 
-// dtype of global_quant_config.weight; of a list, the one of the codes, which stands first.
-std::string global_dtype(const Json& block) {
+std::string text_of(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  return text != nullptr ? *text : std::string();
+}
+
+// global_quant_config.weight; of a list, the part of the codes, which stands first.
+struct Said {
+  std::string dtype;
+  std::string sharing;  // qscheme
+  std::optional<std::int64_t> group_size;
+};
+Said global_weight(const Json& block) {
   const Json* global = block.find("global_quant_config");
   const Json* weight = global != nullptr ? global->find("weight") : nullptr;
   if (weight != nullptr && weight->as_array() != nullptr && !weight->as_array()->empty()) {
     weight = &weight->as_array()->front();
   }
-  const Json* dtype = weight != nullptr ? weight->find("dtype") : nullptr;
-  const std::string* name = dtype != nullptr ? dtype->as_string() : nullptr;
-  return name != nullptr ? *name : std::string();
+  if (weight == nullptr) return {};
+  Said said{text_of(*weight, "dtype"), text_of(*weight, "qscheme"), std::nullopt};
+  if (const Json* size = weight->find("group_size")) said.group_size = size->as_int64();
+  return said;
+}
+
+bool fits(const Said& said, const Module& module, std::string_view dtype) {
+  if (said.dtype != dtype) return false;
+  if (!module.unreadable.empty() || !module.scheme.scale) return true;
+  std::string_view sharing = said.sharing;
+  if (sharing.starts_with("per_")) sharing.remove_prefix(4);
+  return sharing_fits({sharing, said.group_size, std::nullopt}, module);
 }
 
 // Quark's name of codes.
@@ -51,20 +72,22 @@ void check_quark(Inventory& inventory) {
   const Declaration* declared = inventory.declared.first();
   if (declared == nullptr || declared->producer != Producer::quark) return;
   const Json& block = *declared->block;
-  const std::string dtype = global_dtype(block);
+  const Said said = global_weight(block);
   // Other configs for some of the layers: then the global one holds for an unknown rest.
   const bool one =
       !is_filled(block, "layer_quant_config") && !is_filled(block, "layer_type_quant_config");
-  if (!one || dtype.empty()) return;
+  if (!one || said.dtype.empty()) return;
   FindingGroups groups;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
-    if (module.scheme.producer != Producer::quark || dtype == quark_dtype(module.scheme.weight)) {
+    if (module.scheme.producer != Producer::quark ||
+        fits(said, module, quark_dtype(module.scheme.weight))) {
       continue;
     }
     groups.add(module.role,
                {Level::warning, "config-algorithm", module.name, scheme_text(module.scheme),
-                fmt::format("dtype {} of {} global_quant_config", quote(dtype), declared->where)});
+                fmt::format("dtype {}, qscheme {} of {} global_quant_config", quote(said.dtype),
+                            quote(said.sharing), declared->where)});
   }
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));

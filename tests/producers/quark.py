@@ -118,5 +118,8 @@ def cases():
     yield contradict("excluded", ("config-excludes-quantized",), exclude=["lm_head", "re:.*up_proj"])
     other = {"weight": spec("fp8_e4m3", "per_tensor"), "input_tensors": None}
     yield contradict("dtype", ("config-algorithm",), global_quant_config=other)
+    for case in (fp8("quark-one", (48,), "per_channel"), int8("quark-one", (48,))):
+        one = {UP + ".weight_scale": np.float32(0.1)}
+        yield broken(f"one-scale-of-{case.tensors[UP + '.weight'].dtype}", ("config-algorithm",), lambda t, one=one: t.update(one), case)
     gate = bf16(np.ones((48, 64)))
     yield broken("plain", ("config-expects-quantized",), lambda t: t.update({UP.replace("up", "gate") + ".weight": gate}))
