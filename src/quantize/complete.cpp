@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
+
+#include "scheme/plain_values.hpp"
 
 namespace fewbit {
 namespace {
@@ -14,9 +17,13 @@ constexpr std::string_view of_running[] = {"tensor-unexpected", "bias-unsupporte
                                            "activation-gate", "config-top-k",
                                            "config-expert-groups"};
 
+// Decoding refuses these itself, with the place of the first value that they spoil.
+constexpr std::string_view of_values = "scale-nan";
+
 bool refuses(const Finding& finding) {
-  return finding.level == Level::error && std::find(std::begin(of_running), std::end(of_running),
-                                                    finding.rule) == std::end(of_running);
+  const bool running =
+      std::find(std::begin(of_running), std::end(of_running), finding.rule) != std::end(of_running);
+  return finding.level == Level::error && !running && finding.rule != of_values;
 }
 
 }  // namespace
@@ -36,6 +43,24 @@ Result<void> check_complete(const Checkpoint& source, const Identified& identifi
                                ? std::string()
                                : fmt::format(" (and {} more findings)", findings.size() - 1)),
                first.where};
+}
+
+Result<void> check_kept(const Checkpoint& source, const Identified& identified,
+                        std::span<const TensorInfo* const> kept) {
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo* info : kept) names.insert(info->name);
+  for (const Module& module : identified.modules) {
+    const bool any = std::any_of(module.parts.begin(), module.parts.end(),
+                                 [&](const auto& part) { return names.contains(part.tensor); });
+    if (!any) continue;
+    if (const auto fault = plain_value_fault(source, module)) {
+      return Error{
+          ErrorCode::corrupt,
+          fmt::format("{}: found {}, expected {}", fault->rule, fault->found, fault->expected),
+          fault->where};
+    }
+  }
+  return {};
 }
 
 }  // namespace fewbit

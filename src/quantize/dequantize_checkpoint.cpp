@@ -294,6 +294,7 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(check_complete(source, identified));
   FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));
+  FEWBIT_TRY(check_kept(source, identified, plan.kept));
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;
   FEWBIT_TRY(CheckpointWriter writer,

@@ -126,6 +126,7 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(const QuantizePlan plan, plan_quantization(source, identified, options));
   FEWBIT_TRY(check_complete(source, identified));
+  FEWBIT_TRY(check_kept(source, identified, plan.kept));
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;
   FEWBIT_TRY(CheckpointWriter writer,

@@ -26,6 +26,7 @@ void validate_leftovers(Validation& validation, const Module& module) {
 void validate_module(Validation& validation, const Module& module) {
   validate_leftovers(validation, module);
   if (!module.unreadable.empty()) return;
+  validate_plain(validation, module);
   validate_activation_scales(validation, module);
   if (validation.depth == Depth::weights) validate_code_values(validation, module);
   if (module.scheme.ggml_type) validate_gguf(validation, module);

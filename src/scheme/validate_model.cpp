@@ -92,12 +92,6 @@ void check_wanted(Validation& validation, const Wanted& wanted) {
     return;
   }
   if (!module->unreadable.empty()) return;
-  const DType dtype = module->scheme.weight;
-  if (!module->scheme.quantized() && dtype != DType::bf16 && dtype != DType::f16 &&
-      dtype != DType::f32 && dtype != DType::f64) {
-    validation.add(*module, Level::error, "tensor-dtype", std::string(module->part("weight")),
-                   std::string(dtype_name(dtype)), "bf16, f16 or f32");
-  }
   const Shape found = shape_of(validation.checkpoint, *module);
   // Same rank, other numbers, and not of the attention: config-size.
   const bool reported = wanted.role != Role::norm && wanted.role != Role::q_proj &&

@@ -6,12 +6,14 @@ from dataclasses import replace
 import numpy as np
 from case import Case, bf16, e4m3, random
 from small_model import (
+    ATTENTION,
     DOWN,
     EXPERTS,
     HIDDEN,
     INNER,
     LAYER,
     block,
+    change,
     fp8_model,
     modelopt_model,
     nvfp4,
@@ -19,6 +21,32 @@ from small_model import (
     plain_model,
     quantize,
 )
+
+
+def plain_values():
+    """Numbers that are none in weights that are copied, and a type that nothing reads."""
+    for make in (modelopt_model, plain_model):
+        for name, tensor in [
+            ("matrix", ATTENTION + "q_proj.weight"),
+            ("norm", "model.norm.weight"),
+            ("router", LAYER + "mlp.gate.weight"),
+            ("embedding", "model.embed_tokens.weight"),
+        ]:
+            for value in (np.nan, np.inf, -np.inf):
+                case = make(f"fault-value-{make.__name__}-{name}-{value}")
+                change(case, tensor, 7, value)
+                case.faults = ("weight-nan",)
+                yield case
+            case = make(f"fault-f64-{make.__name__}-{name}")
+            case.tensors[tensor] = case.tensors[tensor].astype(np.float64)
+            case.faults = ("tensor-dtype",)
+            yield case
+    # Masks and sinks hide what they hide.
+    case = Case("no-fault-masks", {}, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*attn*"]}})
+    case.tensors = nvfp4(random("masks"), LAYER + "mlp.down_proj", HIDDEN, INNER)
+    case.tensors[ATTENTION + "attention_mask"] = np.full((4, 4), -np.inf, np.float32)
+    case.tensors[ATTENTION + "sinks"] = bf16(np.full(4, -np.inf))
+    yield case
 
 
 def square_experts():
@@ -132,4 +160,5 @@ def cases():
     yield from quantized_routers()
     yield from twice()
     yield from companions()
+    yield from plain_values()
     yield from square_experts()
