@@ -13,6 +13,7 @@
 #include "problem_options.hpp"
 #include "scheme/layer_config.hpp"
 #include "select/select.hpp"
+#include "splits.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -34,18 +35,34 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, const Identified& id
   return read_layer_config(checkpoint, identified);
 }
 
-Result<MoeProblem> problem_of(const Options& options) {
+struct Question {
+  MoeProblem problem;
+  std::optional<Splits> splits;  // of the whole model, where it is known
+};
+
+Result<Question> question_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
-  if (!options.problem.name.empty()) return named_problem(options.problem, dtype);
-  if (is_prepared(options.path)) return prepared_problem(options.path, options.layer, dtype);
+  Question out;
+  if (!options.problem.name.empty()) {
+    FEWBIT_TRY(out.problem, named_problem(options.problem, dtype));
+    return out;
+  }
+  if (is_prepared(options.path)) {
+    FEWBIT_TRY(out.problem, prepared_problem(options.path, options.layer, dtype));
+    return out;
+  }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, config_of(checkpoint, identified));
+  out.splits = plan_splits(checkpoint, identified);
   if (options.layer >= 0) {
-    return moe_layer_problem(checkpoint, identified, config, options.layer, dtype);
+    FEWBIT_TRY(out.problem,
+               moe_layer_problem(checkpoint, identified, config, options.layer, dtype));
+    return out;
   }
   FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, identified, config, dtype));
-  return std::move(layer.problem);
+  out.problem = std::move(layer.problem);
+  return out;
 }
 
 // Whether plain weights would be run where these are not: a CPU and nothing but the scheme against
@@ -74,6 +91,8 @@ std::string way_out(const Error& error, const Selection& selection, bool convert
 
 struct Answer {
   MoeProblem whole;
+  std::optional<Splits> splits;
+  Parallel parallel;
   MoeProblem share;  // of one rank
   DeviceInfo device;
   Engine engine = Engine::fewbit;
@@ -83,11 +102,14 @@ struct Answer {
 
 Result<Answer> answer(const Options& options) {
   Answer out;
-  FEWBIT_TRY(out.whole, problem_of(options));
+  FEWBIT_TRY(Question question, question_of(options));
+  out.whole = std::move(question.problem);
+  out.splits = std::move(question.splits);
   FEWBIT_TRY(out.device, describe_device(options.device.text));
   FEWBIT_TRY(out.engine, options.spread.engine_asked());
-  FEWBIT_TRY(const Parallel parallel, options.spread.parallel());
-  FEWBIT_TRY(out.share, rank_problem(out.whole, parallel));
+  FEWBIT_TRY(out.parallel, options.spread.parallel());
+  const Dealing dealing = out.engine == Engine::fewbit ? Dealing::whole_units : Dealing::even;
+  FEWBIT_TRY(out.share, rank_problem(out.whole, out.parallel, dealing));
   FEWBIT_TRY(out.selection, examine_backends(out.share, out.device, out.engine));
   const auto choice = select_backend(out.share, out.device, {options.backend, out.engine});
   if (choice) {
@@ -104,6 +126,7 @@ Json answer_json(const Answer& a) {
   out.set("device", a.device.name);
   out.set("problem", problem_json(a.share));
   out.set("splits", splits_by_backend_json(a.whole, a.device, a.engine));
+  if (a.splits) out.set("model_splits", splits_json(*a.splits));
   if (a.error) out.set("error", a.error->message());
   return out;
 }
@@ -125,6 +148,10 @@ Result<int> run_explain(const Options& options) {
     }
     print_out("{}", explain(a.share, a.device, a.selection));
     print_out("{}", splits_by_backend_text(a.whole, a.device, a.engine));
+    if (a.splits) {
+      print_out("{}{}", split_line("TP", a.splits->tensor, a.parallel.tensor),
+                split_line("EP", a.splits->expert, a.parallel.expert));
+    }
     std::fflush(stdout);
   }
   if (a.error && !options.json) {

@@ -9,8 +9,6 @@
 namespace fewbit::cli {
 namespace {
 
-constexpr int rank_counts[] = {1, 2, 4, 8, 16, 32};
-
 std::string check_device(const std::string& text) {
   const auto device = describe_device(text);
   return device ? "" : device.error().message();
@@ -27,19 +25,19 @@ std::string check_exchange(const std::string& text) {
 }
 
 std::string verdicts_text(const char* name, const std::vector<RankVerdict>& verdicts) {
-  std::string legal;
+  std::vector<int> legal;
   const RankVerdict* refused = nullptr;
   for (const RankVerdict& verdict : verdicts) {
     if (verdict.refusals.empty()) {
-      legal += fmt::format("{}{}", legal.empty() ? "" : ", ", verdict.ranks);
+      legal.push_back(verdict.ranks);
     } else if (refused == nullptr) {
       refused = &verdict;
     }
   }
-  if (legal.empty()) return fmt::format("    {} none\n", name);
-  if (refused == nullptr) return fmt::format("    {} {}\n", name, legal);
-  return fmt::format("    {} {}; not {}: {}\n", name, legal, refused->ranks,
-                     refusals_text(refused->refusals));
+  const std::string text =
+      fmt::format("    {} {}", name, legal.empty() ? "none" : ranks_text(legal));
+  if (refused == nullptr || legal.empty()) return text + "\n";
+  return fmt::format("{}; not {}: {}\n", text, refused->ranks, refusals_text(refused->refusals));
 }
 
 Json verdicts_json(const std::vector<RankVerdict>& verdicts) {
@@ -158,8 +156,9 @@ Json problem_json(const MoeProblem& problem) {
 std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& device,
                                    Engine engine) {
   std::string text;
+  const std::vector<int> ranks = examined_ranks(whole.num_experts);
   for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
-    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, rank_counts);
+    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, ranks);
     if (!any_legal(splits)) continue;
     text += fmt::format("  {}\n{}{}", ranked.backend->name,
                         verdicts_text("tensor parallel", splits.tensor),
@@ -171,8 +170,10 @@ std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& de
 
 Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine) {
   Json list{Json::Array{}};
+  const std::vector<int> ranks = examined_ranks(whole.num_experts);
   for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
-    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, rank_counts);
+    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, ranks);
+    if (!any_legal(splits)) continue;
     Json entry;
     entry.set("backend", ranked.backend->name);
     entry.set("tensor_parallel", verdicts_json(splits.tensor));

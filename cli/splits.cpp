@@ -8,63 +8,66 @@
 namespace fewbit::cli {
 namespace {
 
-constexpr int rank_counts[] = {1, 2, 4, 8, 16, 32};
-// Reasons of one size on the page; --json has all.
+// Reasons of one line on the page; --json has all.
 constexpr std::size_t most_reasons = 3;
 
 std::string reasons_text(const SplitPlan& plan) {
-  if (plan.reasons.size() == 1) {
-    return fmt::format("; {}: {}", plan.reasons[0].what, plan.reasons[0].why);
-  }
   std::string text;
   for (std::size_t i = 0; i < plan.reasons.size(); ++i) {
     const SplitReason& reason = plan.reasons[i];
     if (i == most_reasons) {
-      text += fmt::format("\n          and {} more", plan.reasons.size() - i);
+      text += fmt::format("\n      and {} more", plan.reasons.size() - i);
       break;
     }
-    text += fmt::format("\n          {}: {}", reason.what, reason.why);
+    text += fmt::format("\n      {}: {}", reason.what, reason.why);
   }
   return text;
 }
 
-const char* verdict(const SplitPlan& plan) {
+std::string verdict(const SplitPlan& plan) {
   switch (plan.fit) {
     case SplitFit::even:
       return "evenly";
     case SplitFit::uneven:
       return "whole groups only unevenly; engines that cut evenly refuse";
     case SplitFit::none:
-      return "not";
+      return plan.experts_fit == SplitFit::none
+                 ? "not"
+                 : fmt::format("not the whole model; its experts alone {}",
+                               plan.experts_fit == SplitFit::even ? "evenly" : "unevenly");
   }
   return "?";
 }
 
-// What holds for more ranks as it did for fewer.
-bool same_matrices(const SplitPlan& a, const SplitPlan& b) {
-  return a.fit == b.fit &&
-         std::ranges::equal(a.reasons, b.reasons, {}, &SplitReason::what, &SplitReason::what);
+// Numbers of ranks with one verdict share a line; the reasons are those of the first.
+struct Line {
+  const SplitPlan* first = nullptr;
+  std::vector<int> ranks;
+};
+
+std::vector<Line> lines_of(const std::vector<SplitPlan>& plans) {
+  std::vector<Line> lines;
+  for (const SplitPlan& plan : plans) {
+    const auto alike = [&](const Line& line) {
+      return line.first->fit == plan.fit && line.first->experts_fit == plan.experts_fit &&
+             line.first->reasons.empty() == plan.reasons.empty();
+    };
+    auto line = std::ranges::find_if(lines, alike);
+    if (line == lines.end()) line = lines.insert(lines.end(), {&plan, {}});
+    line->ranks.push_back(plan.ranks);
+  }
+  return lines;
 }
 
-std::string lines_of(const char* name, const std::vector<SplitPlan>& plans) {
-  std::string easy;
-  std::string rest;
-  const SplitPlan* shown = nullptr;
-  for (const SplitPlan& plan : plans) {
-    if (plan.reasons.empty()) {
-      easy += fmt::format("{}{}", easy.empty() ? "" : ", ", plan.ranks);
-    } else if (shown != nullptr && plan.fit != SplitFit::even && same_matrices(*shown, plan)) {
-      rest += fmt::format("  {} {:<4}  {}, as {} {}\n", name, plan.ranks, verdict(plan), name,
-                          shown->ranks);
-    } else {
-      shown = &plan;
-      rest +=
-          fmt::format("  {} {:<4}  {}{}\n", name, plan.ranks, verdict(plan), reasons_text(plan));
-    }
-  }
+std::string lines_text(const char* name, const std::vector<SplitPlan>& plans) {
   std::string text;
-  if (!easy.empty()) text = fmt::format("  {} {}  evenly\n", name, easy);
-  return text + rest;
+  for (const Line& line : lines_of(plans)) {
+    text += fmt::format("  {} {}  {}", name, ranks_text(line.ranks), verdict(*line.first));
+    const bool several = line.ranks.size() > 1 && !line.first->reasons.empty();
+    if (several) text += fmt::format("; of {}:", line.first->ranks);
+    text += reasons_text(*line.first) + "\n";
+  }
+  return text;
 }
 
 Json plans_json(const std::vector<SplitPlan>& plans) {
@@ -81,6 +84,7 @@ Json plans_json(const std::vector<SplitPlan>& plans) {
     Json entry;
     entry.set("ranks", plan.ranks);
     entry.set("fit", split_fit_name(plan.fit));
+    entry.set("experts_fit", split_fit_name(plan.experts_fit));
     entry.set("reasons", reasons);
     list.push_back(entry);
   }
@@ -91,13 +95,20 @@ Json plans_json(const std::vector<SplitPlan>& plans) {
 
 Splits plan_splits(const Checkpoint& checkpoint, const Identified& identified) {
   const SplitSizes sizes = read_split_sizes(checkpoint);
-  return {tensor_splits(identified, sizes, rank_counts),
-          expert_splits(identified, sizes, rank_counts)};
+  return {tensor_splits(identified, sizes, examined_ranks()),
+          expert_splits(identified, sizes, examined_ranks(expert_count(identified, sizes)))};
 }
 
 std::string splits_text(const Splits& splits) {
   return "splits over ranks: tensor parallel (TP), expert parallel (EP)\n" +
-         lines_of("TP", splits.tensor) + lines_of("EP", splits.expert);
+         lines_text("TP", splits.tensor) + lines_text("EP", splits.expert);
+}
+
+std::string split_line(const char* name, const std::vector<SplitPlan>& plans, int ranks) {
+  const auto plan = std::ranges::find(plans, ranks, &SplitPlan::ranks);
+  if (ranks == 1 || plan == plans.end()) return "";
+  return fmt::format("whole model, {} {}: {}{}\n", name, ranks, verdict(*plan),
+                     reasons_text(*plan));
 }
 
 Json splits_json(const Splits& splits) {

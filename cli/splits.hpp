@@ -16,8 +16,10 @@ struct Splits {
 };
 
 Splits plan_splits(const Checkpoint& checkpoint, const Identified& identified);
-// Sizes without any reason share one line.
+// Numbers of ranks with the same verdict share one line.
 std::string splits_text(const Splits& splits);
+// The verdict of one number of ranks; empty: 1, or not among the plans.
+std::string split_line(const char* name, const std::vector<SplitPlan>& plans, int ranks);
 Json splits_json(const Splits& splits);
 
 }  // namespace fewbit::cli

@@ -7,14 +7,11 @@
 
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
+#include "select/split_axis.hpp"
 #include "select/split_plan.hpp"
 
 namespace fewbit {
 namespace {
-
-std::int64_t row_unit(const QuantizedTensor& tensor) {
-  return tensor.scheme.scale ? std::max<std::int64_t>(tensor.scheme.scale->granularity.rows, 1) : 1;
-}
 
 Error bad(const std::string& where, std::string what) {
   return Error{ErrorCode::invalid_argument, std::move(what), where};
@@ -50,8 +47,9 @@ std::vector<float> part(const std::vector<float>& bias, const ExpertSlice& slice
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
                                const PrepareSplit& split, const std::string& where) {
   FEWBIT_TRY(check_ranks(split, where));
-  std::int64_t unit = std::lcm(row_unit(first.up), column_unit(first.down));
-  if (first.gate) unit = std::lcm(unit, row_unit(*first.gate));
+  std::int64_t unit =
+      std::lcm(feature_unit(first.up.scheme, first.down.scheme), column_unit(first.down));
+  if (first.gate) unit = std::lcm(unit, feature_unit(first.gate->scheme, first.down.scheme));
   if (split.tensor_ranks == 1) unit = 1;
   FEWBIT_TRY(const CutPart features,
              cut({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks},

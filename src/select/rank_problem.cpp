@@ -4,45 +4,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "core/checked.hpp"
 #include "select/select.hpp"
+#include "select/split_axis.hpp"
 
 namespace fewbit {
 namespace {
 
-constexpr int most_shown = 64;
-
-std::string divisors_text(std::int64_t size) {
-  std::string text;
-  for (int ranks = 1; ranks <= most_shown; ++ranks) {
-    if (size % ranks == 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks);
-  }
-  return text;
-}
-
-Result<std::int64_t> even_share(const MoeProblem& whole, const char* name, std::int64_t size,
-                                int ranks) {
-  if (ranks >= 1 && size % ranks == 0) return size / ranks;
+Result<std::int64_t> first_share(const MoeProblem& whole, const char* name, const Cut& cut,
+                                 Dealing dealing) {
+  const bool even = dealing == Dealing::even;
+  const bool legal =
+      cut.ranks >= 1 && (even ? cut.size % cut.ranks == 0 : fit_of(cut) != SplitFit::none);
+  if (legal) return even ? cut.size / cut.ranks : part_of(cut, 0).end;
+  const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
   return Error{ErrorCode::invalid_argument,
-               fmt::format("{} {} over {} ranks, expected one of {}", name, size, ranks,
-                           divisors_text(size)),
+               fmt::format("{} {}{} over {} ranks, expected one of {}", name, cut.size, runs,
+                           cut.ranks, legal_ranks_text(cut.size, cut.unit, dealing)),
                whole.where};
-}
-
-// Columns of down, which are rows of gate and up, that must stay together.
-std::int64_t unit_of(const MoeProblem& whole) {
-  std::int64_t unit = 1;
-  const Scheme& down = whole.down;
-  if (down.scale && down.act_order != ActOrder::group) {
-    unit = std::max<std::int64_t>(down.scale->granularity.cols, 1);
-  }
-  if (whole.gate_up.scale) {
-    unit = std::lcm(unit, std::max<std::int64_t>(whole.gate_up.scale->granularity.rows, 1));
-  }
-  return unit;
 }
 
 void add_new(std::vector<Refusal>& all, const std::vector<Refusal>& more) {
@@ -72,7 +53,7 @@ std::vector<Refusal> tensor_refusals(const Backend& backend, const MoeProblem& w
                         std::to_string(size)});
     return refusals;
   }
-  const std::int64_t unit = unit_of(whole);
+  const std::int64_t unit = feature_unit(whole.gate_up, whole.down);
   const std::int64_t units = ceil_div(size, unit);
   if (units < ranks) {
     std::vector<Refusal> refusals = refusals_of(backend, whole, device);
@@ -111,13 +92,19 @@ std::vector<Refusal> expert_refusals(const Backend& backend, const MoeProblem& w
 
 }  // namespace
 
-Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel) {
+Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel,
+                                Dealing dealing) {
   MoeProblem share = whole;
   share.parallel = parallel;
+  const std::int64_t unit = parallel.tensor == 1 ? 1 : feature_unit(whole.gate_up, whole.down);
   FEWBIT_TRY(share.intermediate_size,
-             even_share(whole, "intermediate_size", whole.intermediate_size, parallel.tensor));
-  FEWBIT_TRY(share.num_experts,
-             even_share(whole, "num_experts", whole.num_experts, parallel.expert));
+             first_share(whole, "intermediate_size",
+                         {.size = whole.intermediate_size, .unit = unit, .ranks = parallel.tensor},
+                         dealing));
+  FEWBIT_TRY(
+      share.num_experts,
+      first_share(whole, "num_experts",
+                  {.size = whole.num_experts, .unit = 1, .ranks = parallel.expert}, dealing));
   if (share.routed_experts == 0) share.routed_experts = whole.num_experts;
   return share;
 }

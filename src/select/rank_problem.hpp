@@ -7,12 +7,17 @@
 
 #include "fewbit/selection.hpp"
 #include "select/backend.hpp"
+#include "select/split_plan.hpp"
 
 namespace fewbit {
 
-// The share of a rank when sizes are cut evenly, as engines do: intermediate_size / tensor,
-// num_experts / expert. Errors invalid_argument: sizes that do not divide, with those that do.
-Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel);
+// The share of the first rank, which is a largest one. `even`, as engines cut:
+// intermediate_size / tensor, num_experts / expert; whether a group is cut is for their backends to
+// say. `whole_units`, as fewbit cuts: groups, blocks and words stay whole and the first ranks may
+// hold one more. Errors invalid_argument: sizes that can't be dealt, with the numbers of ranks that
+// they can be dealt to.
+Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel,
+                                Dealing dealing = Dealing::even);
 
 struct RankVerdict {
   int ranks = 1;

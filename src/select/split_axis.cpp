@@ -72,11 +72,31 @@ std::int64_t block_elements(const Scheme& scheme) {
   return !types.empty() && types.front().elements > 0 ? types.front().elements : 1;
 }
 
-void set_unit(SplitAxis& axis, std::int64_t shared, std::string_view shared_name,
-              std::int64_t packed) {
+struct Unit {
+  std::int64_t size = 1;
+  std::string_view name;
+};
+
+Unit unit_of(std::int64_t shared, std::string_view shared_name, std::int64_t packed) {
   const std::int64_t scale = shared > 0 ? shared : 1;
-  axis.unit = std::lcm(scale, packed);
-  axis.unit_name = axis.unit == scale ? shared_name : "packed words";
+  const std::int64_t size = std::lcm(scale, packed);
+  return {.size = size, .name = size == scale ? shared_name : "packed words"};
+}
+
+Granularity grid_of(const Scheme& scheme) {
+  return scheme.scale ? scheme.scale->granularity : Granularity{};
+}
+
+Unit row_unit(const Scheme& scheme) {
+  return unit_of(grid_of(scheme).rows, "blocks", packed_rows(scheme));
+}
+
+Unit column_unit(const Scheme& scheme) {
+  if (scheme.ggml_type) return unit_of(block_elements(scheme), "blocks", 1);
+  const Granularity grid = grid_of(scheme);
+  // With act-order any column may be in any group: only words must stay whole.
+  return unit_of(scheme.act_order == ActOrder::group ? 1 : grid.cols,
+                 grid.rows > 1 ? "blocks" : "groups", packed_columns(scheme));
 }
 
 }  // namespace
@@ -86,25 +106,23 @@ SplitAxis split_axis(const Module& module) {
   if (!module.unreadable.empty() || module.layer < 0 || module.n < 1 || module.k < 1) return axis;
   axis.along = axis_of(module.role);
   if (axis.along == SplitAxis::Along::none) return axis;
-  const Scheme& scheme = module.scheme;
-  const Granularity grid = scheme.scale ? scheme.scale->granularity : Granularity{};
-  if (axis.along == SplitAxis::Along::rows) {
+  const bool rows = axis.along == SplitAxis::Along::rows;
+  const Unit unit = rows ? row_unit(module.scheme) : column_unit(module.scheme);
+  axis.unit = unit.size;
+  axis.unit_name = unit.name;
+  if (rows) {
     const bool halves =
         module.role == Role::gate_up_proj || module.role == Role::shared_gate_up_proj;
     axis.size = halves ? module.n / 2 : module.n;
-    set_unit(axis, grid.rows, "blocks", packed_rows(scheme));
-    return axis;
-  }
-  axis.size = module.k;
-  axis.whole_scales = scheme.act_order == ActOrder::group;
-  if (scheme.ggml_type) {
-    set_unit(axis, block_elements(scheme), "blocks", 1);
   } else {
-    // With act-order any column may be in any group: only words must stay whole.
-    set_unit(axis, axis.whole_scales ? 1 : grid.cols, grid.rows > 1 ? "blocks" : "groups",
-             packed_columns(scheme));
+    axis.size = module.k;
+    axis.whole_scales = module.scheme.act_order == ActOrder::group;
   }
   return axis;
+}
+
+std::int64_t feature_unit(const Scheme& gate_up, const Scheme& down) {
+  return std::lcm(row_unit(gate_up).size, column_unit(down).size);
 }
 
 }  // namespace fewbit

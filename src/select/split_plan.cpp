@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -22,21 +23,56 @@ void add(SplitPlan& plan, SplitReason reason) {
 // Matrices that are cut alike, over all layers and experts.
 struct MatrixKind {
   SplitAxis axis;
-  std::string role;
+  std::vector<std::string> roles;
+  const char* along = "rows";
+  bool expert = false;
   std::uint64_t modules = 0;
 };
 
-using KindKey = std::tuple<Role, bool, std::int64_t, std::int64_t, bool>;
+bool is_one_of(Role role, std::initializer_list<Role> roles) {
+  return std::ranges::find(roles, role) != roles.end();
+}
+
+// Features between gate, up and down are cut at the same places: 1 of experts and dense layers, 2
+// of shared experts; 0: other matrices.
+int feed_forward(Role role) {
+  if (is_one_of(role, {Role::gate_proj, Role::up_proj, Role::gate_up_proj, Role::down_proj})) {
+    return 1;
+  }
+  return is_one_of(role, {Role::shared_gate_proj, Role::shared_up_proj, Role::shared_down_proj})
+             ? 2
+             : 0;
+}
+
+using KindKey = std::tuple<int, bool, Role, std::int64_t, std::int64_t, bool>;
+KindKey key_of(const Module& module, const SplitAxis& axis) {
+  const bool expert = module.expert != -1;
+  const int joined = feed_forward(module.role);
+  if (joined != 0) return {joined, expert, Role::other, axis.size, 0, false};
+  return {0, expert, module.role, axis.size, axis.unit, axis.whole_scales};
+}
+
+void add_to(MatrixKind& kind, const Module& module, const SplitAxis& axis) {
+  const std::int64_t unit = std::lcm(kind.axis.unit, axis.unit);
+  const bool scales = kind.axis.whole_scales || axis.whole_scales;
+  if (kind.modules == 0 || unit == axis.unit) kind.axis = axis;
+  kind.axis.unit = unit;
+  kind.axis.whole_scales = scales;
+  kind.expert = module.expert != -1;
+  kind.along = feed_forward(module.role) != 0         ? "features"
+               : axis.along == SplitAxis::Along::rows ? "rows"
+                                                      : "columns";
+  const std::string role = role_name(module.role);
+  if (std::ranges::find(kind.roles, role) == kind.roles.end()) kind.roles.push_back(role);
+  ++kind.modules;
+}
+
 std::map<KindKey, MatrixKind> matrix_kinds(const Identified& identified) {
   std::map<KindKey, MatrixKind> kinds;
   for (const Module& module : identified.modules) {
     const SplitAxis axis = split_axis(module);
     if (axis.along == SplitAxis::Along::none) continue;
-    const bool expert = module.expert != -1;
-    MatrixKind& kind = kinds[{module.role, expert, axis.size, axis.unit, axis.whole_scales}];
-    kind.axis = axis;
-    kind.role = std::string(expert ? "expert " : "") + role_name(module.role);
-    ++kind.modules;
+    add_to(kinds[key_of(module, axis)], module, axis);
   }
   return kinds;
 }
@@ -44,14 +80,13 @@ std::map<KindKey, MatrixKind> matrix_kinds(const Identified& identified) {
 void judge_matrices(const std::map<KindKey, MatrixKind>& kinds, SplitPlan& plan) {
   for (const auto& [key, kind] : kinds) {
     const Cut cut{kind.axis.size, kind.axis.unit, plan.ranks};
-    const std::string what = fmt::format("{} ({} {})", kind.role, kind.modules,
-                                         kind.modules == 1 ? "module" : "modules");
+    const std::string what =
+        fmt::format("{}{} ({} {})", kind.expert ? "expert " : "", fmt::join(kind.roles, ", "),
+                    kind.modules, kind.modules == 1 ? "module" : "modules");
     const SplitFit fit = fit_of(cut);
+    if (kind.expert) plan.experts_fit = std::max(plan.experts_fit, fit);
     if (fit != SplitFit::even) {
-      const bool rows = kind.axis.along == SplitAxis::Along::rows;
-      add(plan,
-          {fit, what,
-           fmt::format("{} {}", rows ? "rows" : "columns", cut_text(cut, kind.axis.unit_name))});
+      add(plan, {fit, what, fmt::format("{} {}", kind.along, cut_text(cut, kind.axis.unit_name))});
     } else if (kind.axis.whole_scales && plan.ranks > 1) {
       add(plan, {fit, what, "groups follow the order of activations: every rank needs all scales"});
     }
@@ -85,15 +120,6 @@ void judge_vocabulary(const SplitSizes& sizes, SplitPlan& plan) {
        fmt::format("{} is padded to {}, {} a rank", *sizes.vocab, *padded, *padded / plan.ranks)});
 }
 
-std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes) {
-  std::int64_t count = 0;
-  for (const Module& module : identified.modules) {
-    if (module.layer < 0) continue;
-    count = std::max({count, module.experts, module.expert + std::int64_t{1}});
-  }
-  return count > 0 ? sizes.experts.value_or(count) : 0;
-}
-
 }  // namespace
 
 const char* split_fit_name(SplitFit fit) {
@@ -108,7 +134,43 @@ const char* split_fit_name(SplitFit fit) {
   return "?";
 }
 
+std::vector<int> examined_ranks(std::int64_t experts) {
+  std::vector<int> ranks;
+  for (int count = 1; count <= most_ranks; ++count) ranks.push_back(count);
+  constexpr std::int64_t most_experts = 1 << 16;
+  for (std::int64_t count = most_ranks + 1; count <= std::min(experts, most_experts); ++count) {
+    if (experts % count == 0) ranks.push_back(static_cast<int>(count));
+  }
+  return ranks;
+}
+
+std::string ranks_text(std::span<const int> ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - i < 3) end = i + 1;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(ranks[i]);
+    if (end - i >= 3) text += fmt::format(" to {}", ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing) {
+  std::vector<int> legal;
+  for (const int count : examined_ranks()) {
+    const SplitFit fit = fit_of({.size = size, .unit = unit, .ranks = count});
+    const bool takes =
+        fit == SplitFit::even || (fit == SplitFit::uneven && dealing == Dealing::whole_units);
+    if (takes) legal.push_back(count);
+  }
+  return ranks_text(legal);
+}
+
 SplitFit fit_of(const Cut& cut) {
+  if (cut.ranks == 1) return SplitFit::even;
   if (cut.size % cut.ranks == 0 && cut.size / cut.ranks % cut.unit == 0) return SplitFit::even;
   return ceil_div(cut.size, cut.unit) >= cut.ranks ? SplitFit::uneven : SplitFit::none;
 }
@@ -137,13 +199,21 @@ std::string cut_text(const Cut& cut, std::string_view unit_name) {
   const std::int64_t more = units % cut.ranks;
   const std::int64_t each = units / cut.ranks;
   if (each == 0) {
-    return text +
-           fmt::format("; there are only {} {}", units, cut.unit > 1 ? unit_name : "of them");
+    return text + fmt::format("; there {} only {} of them", units == 1 ? "is" : "are", units);
   }
   if (more == 0) return text + "; the last one is short";
   return text + fmt::format("; whole {} dealt unevenly: {} ranks with {}, {} with {}",
                             cut.unit > 1 ? unit_name : "ones", more, each + 1, cut.ranks - more,
                             each);
+}
+
+std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes) {
+  std::int64_t count = 0;
+  for (const Module& module : identified.modules) {
+    if (module.layer < 0) continue;
+    count = std::max({count, module.experts, module.expert + std::int64_t{1}});
+  }
+  return count > 0 ? sizes.experts.value_or(count) : 0;
 }
 
 std::vector<SplitPlan> tensor_splits(const Identified& identified, const SplitSizes& sizes,
@@ -156,6 +226,7 @@ std::vector<SplitPlan> tensor_splits(const Identified& identified, const SplitSi
     judge_matrices(kinds, plan);
     judge_heads(sizes, plan);
     judge_vocabulary(sizes, plan);
+    std::ranges::stable_sort(plan.reasons, std::greater{}, &SplitReason::fit);
   }
   return plans;
 }
@@ -170,6 +241,7 @@ std::vector<SplitPlan> expert_splits(const Identified& identified, const SplitSi
     plan.ranks = count;
     const Cut cut{experts, 1, count};
     const SplitFit fit = fit_of(cut);
+    plan.experts_fit = fit;
     if (fit != SplitFit::even) add(plan, {fit, "experts", cut_text(cut, "experts")});
   }
   return plans;

@@ -35,6 +35,17 @@ struct CutPart {
   std::int64_t end = 0;
 };
 CutPart part_of(const Cut& cut, int rank);
+// How many ranks a page examines: 1 to 64.
+constexpr int most_ranks = 64;
+// 1 to most_ranks, and beyond them the divisors of `experts`.
+std::vector<int> examined_ranks(std::int64_t experts = 0);
+// "1 to 8, 16": runs of three and more are joined.
+std::string ranks_text(std::span<const int> ranks);
+// Those of the examined numbers that a dimension can be dealt to, whole units; evenly only: as many
+// for every rank.
+enum class Dealing { even, whole_units };
+std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing);
+
 // "1536 / 8 = 192, 1.5 groups of 128; 12 whole groups can be dealt as 4 x 2 and 4 x 1".
 std::string cut_text(const Cut& cut, std::string_view unit_name);
 
@@ -54,9 +65,13 @@ struct SplitReason {
 };
 struct SplitPlan {
   int ranks = 1;
-  SplitFit fit = SplitFit::even;  // the worst of its reasons
+  SplitFit fit = SplitFit::even;          // the worst of its reasons
+  SplitFit experts_fit = SplitFit::even;  // of the routed experts alone
   std::vector<SplitReason> reasons;
 };
+
+// Experts that the config or, without it, the tensors count; 0: none.
+std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes);
 
 // Rows of q, k, v, gate and up are cut, columns of o and down; routers and norms are held by all.
 std::vector<SplitPlan> tensor_splits(const Identified& identified, const SplitSizes& sizes,

@@ -57,11 +57,37 @@ class Reports(unittest.TestCase):
         self.assertEqual(tensor[2]["reasons"], [])
         self.assertIn("each is held by 2 ranks", tensor[4]["reasons"][0]["why"])
         self.assertTrue(any("0.5 groups of 16" in r["why"] for r in tensor[16]["reasons"]))
-        experts = report["splits"]["expert_parallel"]
-        self.assertTrue(all(p["fit"] == ("even" if p["ranks"] <= 16 else "none") for p in experts))
+        self.assertEqual(sorted(tensor), list(range(1, 65)))
+        # 8 heads can't be shared by 3; the experts' 8 groups can.
+        self.assertEqual((tensor[3]["fit"], tensor[3]["experts_fit"]), ("none", "uneven"))
+        experts = {p["ranks"]: p["fit"] for p in report["splits"]["expert_parallel"]}
+        self.assertEqual(experts, {n: "none" if n > 16 else "even" if 16 % n == 0 else "uneven"
+                                   for n in range(1, 65)})
         text = run("check", MODEL).stdout
         self.assertIn("TP 1, 2  evenly", text)
         self.assertLess(len(text.splitlines()), 60)
+
+    def test_check_explain_and_prepare_agree_on_every_split(self):
+        plans = run_json(self, "check", MODEL)["splits"]
+        backends = run_json(self, "explain", MODEL)["splits"]
+        for kind, option, examined in (("tensor_parallel", "--tp", (1, 2, 3, 5, 8, 9, 12, 16)),
+                                       ("expert_parallel", "--ep", (3, 16, 17))):
+            alone = {p["ranks"]: p["experts_fit"] for p in plans[kind]}
+            for backend in backends:
+                legal = {v["ranks"]: v["legal"] for v in backend[kind]}
+                self.assertEqual(legal, {n: fit != "none" for n, fit in alone.items()},
+                                 (backend["backend"], kind))
+            for ranks in examined:
+                fits = alone[ranks] != "none"
+                asked = run("explain", MODEL, option, ranks)
+                self.assertEqual(asked.returncode == 0, fits, (option, ranks))
+                with tempfile.TemporaryDirectory() as folder:
+                    args = ("-o", pathlib.Path(folder) / "out", option, ranks, "--rank", 0)
+                    self.assertEqual(run("prepare", MODEL, *args).returncode == 0, fits)
+        self.assertIn("whole model, TP 3: not the whole model; its experts alone unevenly",
+                      run("explain", MODEL, "--tp", 3).stdout)
+        self.assertIn("intermediate_size 128 in runs of 16 over 16 ranks, expected one of 1 to 8",
+                      run("explain", MODEL, "--tp", 16).stderr)
 
     def test_explain_lists_backends_with_reference_last(self):
         report = run_json(self, "explain", MODEL)
@@ -100,7 +126,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(report["problem"]["intermediate_size"], 384)
         self.assertEqual(report["chosen"], "marlin")
         wrong = run(*args, "--device", "sm_80", "--tp", "5")
-        self.assertIn("intermediate_size 768 over 5 ranks, expected one of 1, 2, 3, 4",
+        self.assertIn("intermediate_size 768 in runs of 128 over 5 ranks, expected one of 1 to 3, 6",
                       wrong.stderr)
         self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
         self.assertEqual(run("explain").returncode, 2)

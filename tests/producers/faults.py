@@ -17,6 +17,7 @@ from small_model import (
     UP,
     VOCAB,
     block,
+    change,
     fp8_model,
     modelopt_model,
     mxfp8_matrix,
@@ -31,12 +32,6 @@ from small_model import (
 def remove(case, *names):
     for name in names:
         del case.tensors[name]
-
-
-def change(case, name, index, value):
-    array = np.array(case.tensors[name])
-    array.reshape(-1)[index] = value
-    case.tensors[name] = array
 
 
 def scale_bits(case, byte):

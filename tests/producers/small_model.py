@@ -129,6 +129,12 @@ def second_layer(case, layer=1):
         case.tensors[name.replace("layers.0", f"layers.{layer}")] = case.tensors[name]
 
 
+def change(case, name, index, value):
+    array = np.array(case.tensors[name])
+    array.reshape(-1)[index] = value
+    case.tensors[name] = array
+
+
 def block(case, **changes):
     case.config["quantization_config"] |= changes
 

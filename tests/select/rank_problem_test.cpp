@@ -52,12 +52,26 @@ TEST(RankProblem, SizesThatDoNotDivideAreRefusedWithThoseThatDo) {
   const auto tensor = rank_problem(layer(352, "nvfp4"), {.tensor = 3});
   ASSERT_FALSE(tensor);
   EXPECT_EQ(tensor.error().message(),
-            "layer 3: intermediate_size 352 over 3 ranks, expected one of 1, 2, 4, 8, 11, 16, 22, "
-            "32, 44");
+            "layer 3: intermediate_size 352 in runs of 16 over 3 ranks, expected one of 1, 2, 11, "
+            "22");
   const auto expert = rank_problem(layer(352, "nvfp4"), {.expert = 16});
   ASSERT_FALSE(expert);
   EXPECT_EQ(expert.error().message(),
             "layer 3: num_experts 8 over 16 ranks, expected one of 1, 2, 4, 8");
+}
+
+// What check, explain and prepare say is one thing: whole groups, the first ranks one more.
+TEST(RankProblem, WholeUnitsAreDealtUnevenly) {
+  const MoeProblem whole = layer(128, "nvfp4");
+  const auto three = rank_problem(whole, {.tensor = 3, .expert = 3}, Dealing::whole_units);
+  ASSERT_TRUE(three);
+  EXPECT_EQ(three->intermediate_size, 48);
+  EXPECT_EQ(three->num_experts, 3);
+  const auto sixteen = rank_problem(whole, {.tensor = 16}, Dealing::whole_units);
+  ASSERT_FALSE(sixteen);
+  EXPECT_EQ(sixteen.error().message(),
+            "layer 3: intermediate_size 128 in runs of 16 over 16 ranks, expected one of 1 to 8");
+  EXPECT_EQ(rank_problem(layer(200, "nvfp4"), {}, Dealing::whole_units)->intermediate_size, 200);
 }
 
 // An engine cuts evenly, so a group of 128 ends where a share of 192 does not.

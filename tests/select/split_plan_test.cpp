@@ -28,7 +28,7 @@ TEST(SplitFit, KeepsGroupsWhole) {
       {{1280, 128, 8}, SplitFit::uneven, "1280 / 8 = 160, 1.25 groups of 128"},
       {{640, 16, 8}, SplitFit::even, "640 / 8 = 80, 5 groups of 16"},
       {{1856, 16, 4}, SplitFit::even, "1856 / 4 = 464, 29 groups of 16"},
-      {{512, 128, 8}, SplitFit::none, "512 / 8 = 64, 0.5 groups of 128; there are only 4 groups"},
+      {{512, 128, 8}, SplitFit::none, "512 / 8 = 64, 0.5 groups of 128; there are only 4 of them"},
       {{2050, 1, 4}, SplitFit::uneven, "2050 / 4 = 512.5"},
   };
   for (const auto& one : cases) {
@@ -106,8 +106,8 @@ TEST(SplitPlan, NamesWhatDoesNotDivideAndWhy) {
   const SplitPlan two = plan_of(tensor, 2);
   EXPECT_EQ(two.fit, SplitFit::none);
   ASSERT_EQ(two.reasons.size(), 2U);
-  EXPECT_EQ(two.reasons[0].what, "expert down_proj (2 modules)");
-  EXPECT_EQ(two.reasons[0].why, "columns 16 / 2 = 8, 0.5 groups of 16; there are only 1 groups");
+  EXPECT_EQ(two.reasons[0].what, "expert down_proj, gate_proj, up_proj (6 modules)");
+  EXPECT_EQ(two.reasons[0].why, "features 16 / 2 = 8, 0.5 groups of 16; there is only 1 of them");
   EXPECT_EQ(two.reasons[1].why, "1 key/value heads: each is held by 2 ranks");
   EXPECT_EQ(two.reasons[1].fit, SplitFit::even);
   const SplitPlan three = plan_of(tensor, 3);
@@ -118,6 +118,32 @@ TEST(SplitPlan, NamesWhatDoesNotDivideAndWhy) {
   EXPECT_EQ(plan_of(expert, 2).fit, SplitFit::even);
   EXPECT_EQ(plan_of(expert, 3).fit, SplitFit::none);
   EXPECT_EQ(plan_of(expert, 3).reasons[0].what, "experts");
+}
+
+TEST(SplitPlan, ExpertsAloneMayBeDealtWhereTheModelIsNot) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  const Checkpoint checkpoint = small.open();
+  SplitSizes sizes;
+  sizes.heads = 2;
+  const int three[] = {3};
+  Identified identified = *identify(checkpoint);
+  for (Module& module : identified.modules) {
+    if (module.role == Role::down_proj) module.k *= 4;
+    if (module.role == Role::gate_proj || module.role == Role::up_proj) module.n *= 4;
+  }
+  const SplitPlan plan = tensor_splits(identified, sizes, three)[0];
+  EXPECT_EQ(plan.fit, SplitFit::none);
+  EXPECT_EQ(plan.experts_fit, SplitFit::uneven);
+  EXPECT_EQ(plan.reasons[0].what, "attention");  // what forbids it comes first
+}
+
+TEST(ExaminedRanks, AreAllTo64AndTheDivisorsOfTheExperts) {
+  const std::vector<int> ranks = examined_ranks(160);
+  EXPECT_EQ(ranks.size(), 66U);
+  EXPECT_EQ(ranks_text(ranks), "1 to 64, 80, 160");
+  EXPECT_EQ(ranks_text(std::vector<int>{1, 2, 4, 6, 7, 8, 10}), "1, 2, 4, 6 to 8, 10");
+  EXPECT_EQ(legal_ranks_text(768, 128, Dealing::whole_units), "1 to 6");
+  EXPECT_EQ(legal_ranks_text(768, 128, Dealing::even), "1 to 3, 6");
 }
 
 TEST(SplitPlan, TheVocabularyIsPaddedToRunsOf64) {
