@@ -123,7 +123,7 @@ void describe_layer(Report& report) {
   const auto choice = select_backend(layer->problem, *device);
   report.selection = choice ? *choice : *std::move(selection);
   if (!choice) {
-    if (is_environment_error(choice.error())) report.environment_error = choice.error();
+    if (is_usage_error(choice.error())) report.environment_error = choice.error();
     add_no_backend(report, choice.error());
   }
   report.layer = *std::move(layer);

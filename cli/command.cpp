@@ -68,8 +68,13 @@ int usage_error(const Error& error, bool json) {
   return exit_usage;
 }
 
-bool is_environment_error(const Error& error) {
-  return error.code == ErrorCode::invalid_argument && error.where.starts_with("FEWBIT_");
+bool is_usage_error(const Error& error) {
+  return error.where.starts_with("FEWBIT_") || error.where.starts_with("--") ||
+         error.where == "NAME";
+}
+
+Error as_usage(const Error& error, const char* option) {
+  return Error{ErrorCode::invalid_argument, error.message(), option};
 }
 
 void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body) {
@@ -81,7 +86,7 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
       return;
     }
     std::fflush(stdout);
-    if (is_environment_error(result.error())) {
+    if (is_usage_error(result.error())) {
       exit_code = usage_error(result.error(), options.json);
       return;
     }

@@ -55,8 +55,10 @@ void print_error(const Error& error, bool json);
 void print_usage_error(std::string_view what, bool json);
 // The same for an error that the caller's words or environment made; returns exit_usage.
 int usage_error(const Error& error, bool json);
-// A variable of the environment that names nothing known.
-bool is_environment_error(const Error& error);
+// `where` is a variable of the environment, an option or an argument: its value means nothing.
+bool is_usage_error(const Error& error);
+// The same error as one of an option ("--tp").
+Error as_usage(const Error& error, const char* option);
 
 // "10.3 MB", "1,234 B" (powers of 1000).
 std::string bytes_text(std::uint64_t bytes);

@@ -109,13 +109,16 @@ Result<Answer> answer(const Options& options) {
   FEWBIT_TRY(out.engine, options.spread.engine_asked());
   FEWBIT_TRY(out.parallel, options.spread.parallel());
   const Dealing dealing = out.engine == Engine::fewbit ? Dealing::whole_units : Dealing::even;
-  FEWBIT_TRY(out.share, rank_problem(out.whole, out.parallel, dealing));
+  const auto share = rank_problem(out.whole, out.parallel, dealing);
+  if (!share) return as_usage(share.error(), "--tp, --ep");
+  out.share = *share;
   FEWBIT_TRY(out.selection, examine_backends(out.share, out.device, out.engine));
   const auto choice = select_backend(out.share, out.device, {options.backend, out.engine});
   if (choice) {
     out.selection = *choice;
   } else {
     out.error = choice.error();
+    if (out.error->where == "backend") out.error->where = "--backend";
   }
   return out;
 }
@@ -158,7 +161,7 @@ Result<int> run_explain(const Options& options) {
     const bool convertible = !options.path.empty() && plain_would_run(a.share, a.device);
     print_err("{}", way_out(*a.error, a.selection, convertible));
   }
-  if (a.error && is_environment_error(*a.error)) return exit_usage;
+  if (a.error && is_usage_error(*a.error)) return exit_usage;
   return a.error ? exit_failure : exit_fine;
 }
 
@@ -182,7 +185,11 @@ void add_explain(CLI::App& app, int& exit_code) {
       "Examples:\n  fewbit explain models/tiny-moe\n"
       "  fewbit explain DIR --device cpu:avx2 --json\n"
       "  fewbit explain DIR --engine vllm --device sm_90 --tp 4\n"
-      "  fewbit explain --problem gpt-oss-20b/mxfp4 --engine vllm --device sm_120");
+      "  fewbit explain --problem gpt-oss-20b/mxfp4 --engine vllm --device sm_120\n"
+      "A backend of another engine is forced with --engine and --backend together, to see what it\n"
+      "would refuse; FEWBIT_BACKEND forces only what runs here. --tp and --ep take what `fewbit "
+      "check`\ncalls legal for the experts.\n\n" +
+      problem_names_text());
   set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
 }
 

@@ -249,7 +249,7 @@ Result<int> run_inspect(const Options& options) {
       ErrorCode::not_found,
       fmt::format("no tensor or module '{}' among {} tensors; `fewbit inspect {}` lists them",
                   options.name, checkpoint.tensors().size(), options.path),
-      options.path};
+      "NAME"};
 }
 
 }  // namespace

@@ -20,8 +20,9 @@ Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identif
   if (layer < 0 || !is_moe(config, static_cast<std::size_t>(layer))) {
     return Error{ErrorCode::invalid_argument,
                  "layer " + std::to_string(layer) + " has no routed experts; the model has " +
-                     std::to_string(config.num_layers) + " layers",
-                 checkpoint.directory().string()};
+                     std::to_string(config.num_layers) +
+                     " layers: " + checkpoint.directory().string(),
+                 "--layer"};
   }
   FEWBIT_TRY(const MoeWeights weights, gather_moe(checkpoint, identified, layer));
   FEWBIT_TRY(MoeProblem problem,

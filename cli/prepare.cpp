@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include "command.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
+#include "select/split_plan.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -63,10 +66,34 @@ Json report_json(const Options& options, const PrepareReport& report) {
   return out;
 }
 
+bool experts_fit(const std::vector<SplitPlan>& plans) {
+  return std::ranges::none_of(
+      plans, [](const SplitPlan& plan) { return plan.experts_fit == SplitFit::none; });
+}
+
+// An error of ranks that the experts can't be dealt to is one of the options that asked for them.
+Error told_by_option(const Error& error, const Checkpoint& source, const PrepareSplit& split) {
+  if (error.code != ErrorCode::invalid_argument) return error;
+  if (split.rank >= std::int64_t{split.tensor_ranks} * split.expert_ranks) {
+    return as_usage(error, "--rank");
+  }
+  const auto identified = identify(source);
+  if (!identified) return error;
+  const SplitSizes sizes = read_split_sizes(source);
+  if (!experts_fit(tensor_splits(*identified, sizes, std::span(&split.tensor_ranks, 1)))) {
+    return as_usage(error, "--tp");
+  }
+  const bool whole =
+      experts_fit(expert_splits(*identified, sizes, std::span(&split.expert_ranks, 1)));
+  return whole ? error : as_usage(error, "--ep");
+}
+
 Result<int> run_prepare(Options& options) {
   FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
   if (!options.device.empty()) {
-    FEWBIT_TRY(options.prepare.device, describe_device(options.device));
+    const auto device = describe_device(options.device);
+    if (!device) return as_usage(device.error(), "--device");
+    options.prepare.device = *device;
   }
   FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
@@ -74,12 +101,12 @@ Result<int> run_prepare(Options& options) {
   {
     ProgressBar bar("preparing", Unit::bytes);
     options.prepare.progress = bar.callback();
-    FEWBIT_TRY(const PrepareReport report,
-               prepare_checkpoint(source, options.output, options.prepare, *pool));
+    const auto report = prepare_checkpoint(source, options.output, options.prepare, *pool);
+    if (!report) return told_by_option(report.error(), source, options.prepare.split);
     if (options.json) {
-      out = report_json(options, report);
+      out = report_json(options, *report);
     } else {
-      print_report(options, report);
+      print_report(options, *report);
     }
   }
   if (options.verify) {

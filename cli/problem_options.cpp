@@ -123,6 +123,20 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
                      "File of such layers, as tests/problems/models.txt");
 }
 
+std::string problem_names_text() {
+  const auto problems = parse_problems(named_problems, "built-in problems");
+  if (!problems) return "";
+  std::string text = "Layers for --problem, MODEL/SCHEME (without SCHEME the first):";
+  std::string last;
+  for (const NamedProblem& problem : *problems) {
+    const std::string model = problem.name.substr(0, problem.name.find('/'));
+    const std::string scheme = problem.name.substr(model.size() + 1);
+    text += model == last ? ", " + scheme : fmt::format("\n  {}: {}", model, scheme);
+    last = model;
+  }
+  return text;
+}
+
 Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype) {
   std::string text = named_problems;
   if (!options.file.empty()) {
@@ -130,7 +144,9 @@ Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation
   }
   FEWBIT_TRY(const std::vector<NamedProblem> problems,
              parse_problems(text, options.file.empty() ? "built-in problems" : options.file));
-  FEWBIT_TRY(MoeProblem problem, find_problem(problems, options.name));
+  auto found = find_problem(problems, options.name);
+  if (!found) return Error{found.error().code, found.error().what, "--problem"};
+  MoeProblem problem = *std::move(found);
   problem.activation_dtype = activation_dtype;
   return problem;
 }

@@ -33,6 +33,9 @@ struct ProblemOptions {
   std::string file;
 };
 void add_problem_options(CLI::App& command, ProblemOptions& options);
+// "Layers for --problem" with the schemes of each, one model a line.
+std::string problem_names_text();
+// Error invalid_argument, where --problem: the known names.
 Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype);
 
 // Shape and schemes of a layer.

@@ -71,28 +71,32 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
   return text;
 }
 
+std::string chosen_text(const Selection& selection) {
+  if (!selection.chosen.empty()) return selection.chosen + (selection.forced ? ", forced" : "");
+  const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
+                                    [](const Candidate& c) { return c.refusals.empty(); });
+  return possible ? "none: the forced one can't run it" : "none: no backend can run it";
+}
+
 }  // namespace
 
 std::string explain(const MoeProblem& problem, const DeviceInfo& device,
                     const Selection& selection) {
   std::string text = problem_text(problem);
   const bool own = selection.engine == Engine::fewbit;
-  fmt::format_to(std::back_inserter(text), "device   {}\n{}\n", device_text(device),
-                 own ? "backends, best first"
-                     : fmt::format("backends of {}, in its order; not run here",
-                                   engine_name(selection.engine)));
+  const Backend* backend = find_backend(selection.chosen);
+  fmt::format_to(std::back_inserter(text), "device   {}\nchosen   {}\n", device_text(device),
+                 chosen_text(selection));
+  if (backend != nullptr) {
+    fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
+  }
+  text += own ? "backends, best first\n"
+              : fmt::format("backends of {}, in its order; not run here\n",
+                            engine_name(selection.engine));
   for (const Candidate& candidate : selection.candidates) {
     text += candidate_text(candidate, selection);
   }
-  const Backend* backend = find_backend(selection.chosen);
-  if (backend == nullptr) {
-    const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                                      [](const Candidate& c) { return c.refusals.empty(); });
-    return text +
-           (possible ? "none chosen: the forced one can't run it\n" : "no backend can run it\n");
-  }
-  fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
-  if (!own) return text;
+  if (!own || backend == nullptr) return text;
   text += "variants\n";
   for (const std::int64_t tokens : {1, 16, 512}) {
     fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", tokens,

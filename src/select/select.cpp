@@ -38,8 +38,8 @@ Error unknown_backend(Engine engine, const std::string& name, const std::string&
   const Backend* other = find_backend(name);
   if (other != nullptr) {
     return Error{ErrorCode::unsupported,
-                 fmt::format("backend {} is run by {}, not by {}", name, engine_name(other->engine),
-                             engine_name(engine)),
+                 fmt::format("backend {} is run by {}, not by {}, which has {}", name,
+                             engine_name(other->engine), engine_name(engine), known_names(engine)),
                  where};
   }
   return Error{ErrorCode::invalid_argument,

@@ -117,8 +117,19 @@ class Reports(unittest.TestCase):
         self.assertEqual(forced.returncode, 1)
         self.assertIn("token exchange", json.loads(forced.stdout)["error"])
         here = run("explain", MODEL, "--backend", "marlin")
-        self.assertEqual(here.returncode, 1)
+        self.assertEqual(here.returncode, 2)
         self.assertIn("run by vLLM, not by fewbit", here.stderr)
+
+    def test_explain_has_the_choice_above_the_table_and_the_names_in_its_help(self):
+        text = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--engine", "vllm", "--device", "sm_120").stdout
+        lines = text.splitlines()
+        chosen = [i for i, line in enumerate(lines) if line.startswith("chosen ")]
+        table = [i for i, line in enumerate(lines) if line.startswith("backends of vLLM")]
+        self.assertEqual((len(chosen), len(table)), (1, 1))
+        self.assertLess(chosen[0], table[0])
+        self.assertIn("  Mixtral-8x7B: bf16, ", run("explain", "--help").stdout)
+        none = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_90").stdout
+        self.assertIn("chosen   none: no backend can run it", none)
 
     def test_explain_knows_published_layers(self):
         args = ("explain", "--problem", "Qwen3-30B-A3B/gptq-int4-g128", "--engine", "vllm")
@@ -260,6 +271,23 @@ class Usage(unittest.TestCase):
             (2, ("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
             (2, ("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
             (2, ("convert", MODEL, "-o", "x", "--to", "int8"), {}, ["int8", "bf16"]),
+            (2, ("explain", "--problem", "nope"), {}, ["nope", "Mixtral-8x7B"]),
+            (2, ("explain", "--problem", "Mixtral-8x7B/nope"), {}, ["nope", "awq-int4-g128"]),
+            (2, ("explain", MODEL, "--tp", "16"), {}, ["128", "1 to 8"]),
+            (2, ("explain", MODEL, "--engine", "vllm", "--tp", "3"), {}, ["128", "1, 2, 4, 8"]),
+            (2, ("explain", MODEL, "--ep", "17"), {}, ["16 over 17", "1 to 16"]),
+            (2, ("explain", MODEL, "--layer", "6"), {}, ["--layer", "6 layers"]),
+            (2, ("inspect", MODEL, "nope"), {}, ["'nope'", "fewbit inspect"]),
+            (2, ("prepare", MODEL, "-o", "x", "--rank", "4"), {}, ["rank 4", "0 to 0"]),
+            (2, ("prepare", MODEL, "-o", "x", "--tp", "2", "--ep", "2", "--rank", "4"), {},
+             ["rank 4", "0 to 3"]),
+            (2, ("prepare", MODEL, "-o", "x", "--tp", "16"), {}, ["--tp", "expected 1 to 8 ranks"]),
+            (2, ("prepare", MODEL, "-o", "x", "--ep", "17"), {}, ["--ep", "1 to 16"]),
+            (2, ("prepare", MODEL, "-o", "x", "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (2, ("check", MODEL, "--source", MODEL), {}, ["--source"]),
+            (2, ("check", MODEL), {"FEWBIT_BACKEND": "marlin"}, ["vLLM", "reference"]),
+            (2, ("explain", MODEL), {"FEWBIT_BACKEND": "marlin"}, ["vLLM", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_BACKEND": "marlin"}, ["vLLM"]),
         ]
         for code, args, env, texts in cases:
             result = run(*args, env=env)

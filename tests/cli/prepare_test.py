@@ -95,9 +95,9 @@ class Scratch(unittest.TestCase):
         self.partial = self.folder / "out.partial"
         self.journal = self.folder / "out.partial.journal"
 
-    def expect_error(self, *texts, args, limit=None):
+    def expect_error(self, *texts, args, limit=None, code=1):
         result = run(*args, limit=limit)
-        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         for text in texts:
             self.assertIn(text, result.stderr)
 
@@ -200,11 +200,11 @@ class Slices(Scratch):
 
     def test_ranks_that_get_nothing_are_refused_with_the_legal_ones(self):
         self.expect_error("128 intermediate features in runs of 16 can't be dealt to 9 ranks",
-                          "1 to 8 ranks", args=("prepare", MODEL, "-o", self.out, "--tp", 9))
+                          "1 to 8 ranks", args=("prepare", MODEL, "-o", self.out, "--tp", 9), code=2)
         self.expect_error("16 experts can't be dealt to 17 ranks",
-                          args=("prepare", MODEL, "-o", self.out, "--ep", 17))
+                          args=("prepare", MODEL, "-o", self.out, "--ep", 17), code=2)
         self.expect_error("rank 2 of 2 tensor ranks",
-                          args=("prepare", MODEL, "-o", self.out, "--tp", 2, "--rank", 2))
+                          args=("prepare", MODEL, "-o", self.out, "--tp", 2, "--rank", 2), code=2)
         self.nothing_left()
 
 
