@@ -228,6 +228,7 @@ void print_inventory(const Inventory& inventory) {
                                                inventory.total_bytes, 1)))});
   }
   print_out("what it holds\n{}\n", table.text());
+  print_out("by scheme, all roles together\n{}\n", scheme_totals_text(inventory));
 }
 
 void print_findings(const std::vector<Finding>& findings, bool headers_only) {
@@ -292,6 +293,7 @@ Json report_json(const Report& report) {
   out.set("producer", producer_name(report.identified.producer));
   out.set("evidence", report.identified.producer_evidence);
   out.set("inventory", inventory_json(report.inventory));
+  out.set("schemes", scheme_totals_json(report.inventory));
   out.set("findings", findings);
   out.set("runnable", is_runnable(report));
   if (!report.config_error.empty()) out.set("config_error", report.config_error);

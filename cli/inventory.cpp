@@ -1,11 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inventory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "command.hpp"
+#include "core/checked.hpp"
+#include "table.hpp"
+
 namespace fewbit::cli {
+namespace {
+
+// Weights of a module: a matrix, one for each expert, or a vector.
+std::uint64_t parameters_of(const Module& module) {
+  if (!module.unreadable.empty() || module.n < 1) return 0;
+  const auto matrix = checked_mul(module.n, std::max<std::int64_t>(module.k, 1));
+  const auto all =
+      matrix ? checked_mul(*matrix, std::max<std::int64_t>(module.experts, 1)) : std::nullopt;
+  return static_cast<std::uint64_t>(all.value_or(0));
+}
+
+SchemeTotal sum_of(const std::vector<SchemeTotal>& schemes) {
+  SchemeTotal sum{.scheme = "all"};
+  for (const SchemeTotal& scheme : schemes) {
+    sum.tensors += scheme.tensors;
+    sum.parameters += scheme.parameters;
+    sum.bytes += scheme.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+double SchemeTotal::bits_a_weight() const {
+  return parameters > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(parameters) : 0;
+}
 
 std::uint64_t module_bytes(const Checkpoint& checkpoint, const Module& module) {
   std::uint64_t bytes = 0;
@@ -17,6 +49,7 @@ std::uint64_t module_bytes(const Checkpoint& checkpoint, const Module& module) {
 
 Inventory take_inventory(const Checkpoint& checkpoint, const Identified& identified) {
   std::map<std::tuple<std::string, std::string, std::string>, InventoryRow> groups;
+  std::map<std::string, SchemeTotal> schemes;
   Inventory out;
   for (const Module& module : identified.modules) {
     const std::string role =
@@ -29,10 +62,19 @@ Inventory take_inventory(const Checkpoint& checkpoint, const Identified& identif
     ++row.modules;
     row.bytes += bytes;
     out.total_bytes += bytes;
+    SchemeTotal& total = schemes[module.unreadable.empty() ? scheme : "not readable"];
+    total.tensors += module.parts.size();
+    total.parameters += parameters_of(module);
+    total.bytes += bytes;
   }
   for (auto& [unused, row] : groups) out.rows.push_back(std::move(row));
   std::stable_sort(out.rows.begin(), out.rows.end(),
                    [](const InventoryRow& a, const InventoryRow& b) { return a.bytes > b.bytes; });
+  for (auto& [name, total] : schemes) {
+    total.scheme = name;
+    out.schemes.push_back(std::move(total));
+  }
+  std::ranges::stable_sort(out.schemes, std::ranges::greater{}, &SchemeTotal::bytes);
   return out;
 }
 
@@ -46,6 +88,33 @@ Json inventory_json(const Inventory& inventory) {
     entry.set("modules", row.modules);
     entry.set("bytes", row.bytes);
     entry.set("example", row.example);
+    rows.push_back(entry);
+  }
+  return rows;
+}
+
+std::string scheme_totals_text(const Inventory& inventory) {
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::right});
+  table.add({"scheme", "tensors", "parameters", "bytes", "bits a weight"});
+  std::vector<SchemeTotal> rows = inventory.schemes;
+  if (rows.size() > 1) rows.push_back(sum_of(rows));
+  for (const SchemeTotal& row : rows) {
+    table.add({row.scheme, std::to_string(row.tensors), std::to_string(row.parameters),
+               bytes_text(row.bytes),
+               row.parameters > 0 ? fmt::format("{:.2f}", row.bits_a_weight()) : "-"});
+  }
+  return table.text();
+}
+
+Json scheme_totals_json(const Inventory& inventory) {
+  Json rows{Json::Array{}};
+  for (const SchemeTotal& row : inventory.schemes) {
+    Json entry;
+    entry.set("scheme", row.scheme);
+    entry.set("tensors", row.tensors);
+    entry.set("parameters", row.parameters);
+    entry.set("bytes", row.bytes);
+    if (row.parameters > 0) entry.set("bits_a_weight", row.bits_a_weight());
     rows.push_back(entry);
   }
   return rows;

@@ -44,6 +44,22 @@ class Reports(unittest.TestCase):
         self.assertTrue(all("NVFP4" in r["scheme"] for r in experts))
         self.assertFalse([f for f in report["findings"] if f["level"] != "info"])
 
+    def test_check_sums_up_every_scheme(self):
+        report = run_json(self, "check", MODEL)
+        schemes = {s["scheme"].split()[-1 if " " not in s["scheme"] else 1]: s for s in report["schemes"]}
+        experts, plain = schemes["NVFP4"], schemes["bf16"]
+        weights = 6 * 16 * 3 * 128 * 256
+        self.assertEqual((experts["tensors"], experts["parameters"]), (288 * 3, weights))
+        # Half a byte a code, a byte a group of 16, a factor of four bytes a matrix.
+        self.assertEqual(experts["bytes"], weights // 2 + weights // 16 + 288 * 4)
+        self.assertAlmostEqual(experts["bits_a_weight"], experts["bytes"] * 8 / weights, places=6)
+        self.assertEqual(plain["bytes"], 2 * plain["parameters"])
+        self.assertEqual(sum(s["tensors"] for s in report["schemes"]), report["tensors"])
+        self.assertEqual(sum(s["bytes"] for s in report["schemes"]), report["bytes"])
+        text = run("check", MODEL).stdout
+        self.assertIn("by scheme, all roles together", text)
+        self.assertIn("bits a weight", text)
+
     def test_check_plans_memory_and_splits(self):
         report = run_json(self, "check", MODEL)
         memory = report["memory"]
