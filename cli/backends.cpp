@@ -35,7 +35,7 @@ void print_foreign(const std::vector<BackendDescription>& list, const DeviceInfo
     table.add({backend.name, engine_name(backend.engine), backend.usable ? "yes" : "no",
                backend.layout, backend.summary});
   }
-  print_out("of other engines, not run here, on {}:\n{}", device.name, table.text());
+  print_out("of other engines, not run here, on {}:\n{}", device.name, Lines{table.text()});
 }
 
 Result<int> run_backends(const Options& options) {
@@ -70,7 +70,7 @@ Result<int> run_backends(const Options& options) {
   print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
             table.text());
   if (const auto& forced = environment().backend) {
-    print_out("FEWBIT_BACKEND forces {}: used or refused\n", printable_line(*forced));
+    print_out("FEWBIT_BACKEND forces {}: used or refused\n", *forced);
   }
   return exit_fine;
 }

@@ -81,7 +81,7 @@ Json bench_json(const bench::LayerBench& result) {
 
 void list_shapes(const Options& options, const std::vector<bench::LayerShape>& shapes) {
   if (!options.json) {
-    print_out("{}\n", known_names(shapes));
+    print_out("{}\n", Lines{known_names(shapes)});
     return;
   }
   Json names{Json::Array{}};
@@ -108,7 +108,7 @@ Result<int> run_bench(Options& options) {
     if (options.json) {
       results.push_back(bench_json(result));
     } else {
-      print_out("{}", bench::bench_text(result));
+      print_out("{}", Lines{bench::bench_text(result)});
       std::fflush(stdout);
     }
   }

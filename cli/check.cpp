@@ -215,7 +215,7 @@ void print_head(const Report& report) {
     }
   }
   if (!report.config_error.empty()) table.add({"not runnable", report.config_error});
-  print_out("{}\n", table.text(0));
+  print_out("{}\n", Lines{table.text(0)});
 }
 
 void print_inventory(const Inventory& inventory) {
@@ -227,8 +227,8 @@ void print_inventory(const Inventory& inventory) {
                                            static_cast<double>(std::max<std::uint64_t>(
                                                inventory.total_bytes, 1)))});
   }
-  print_out("what it holds\n{}\n", table.text());
-  print_out("by scheme, all roles together\n{}\n", scheme_totals_text(inventory));
+  print_out("what it holds\n{}\n", Lines{table.text()});
+  print_out("by scheme, all roles together\n{}\n", Lines{scheme_totals_text(inventory)});
 }
 
 void print_findings(const std::vector<Finding>& findings, bool headers_only) {
@@ -240,8 +240,7 @@ void print_findings(const std::vector<Finding>& findings, bool headers_only) {
   print_out("findings{}\n", depth);
   for (const Finding& f : findings) {
     const std::string text = f.found + (f.expected.empty() ? "" : "; expected " + f.expected);
-    print_out("  {:<7} {}  {}\n          found {}\n", level_name(f.level), f.rule,
-              printable_line(f.where), printable_line(text));
+    print_out("  {:<7} {}  {}\n          found {}\n", level_name(f.level), f.rule, f.where, text);
   }
   print_out("\n");
 }
@@ -279,7 +278,7 @@ void print_layer(const Report& report) {
 
 void print_plans(const Report& report) {
   if (report.memory) print_out("memory: {}\n\n", memory_text(*report.memory));
-  print_out("{}", splits_text(report.splits));
+  print_out("{}", Lines{splits_text(report.splits)});
 }
 
 Json report_json(const Report& report) {

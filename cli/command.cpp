@@ -41,7 +41,7 @@ void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(),
 void write_err(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 bool output_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
-void print_json(const Json& json) { print_out("{}\n", json.dump(2)); }
+void print_json(const Json& json) { write_out(printable_json(json.dump(2)) + "\n"); }
 
 static Json error_json(const char* code, const std::string& what, const std::string& where) {
   Json body;
@@ -54,7 +54,7 @@ static Json error_json(const char* code, const std::string& what, const std::str
 }
 
 void print_error(const Error& error, bool json) {
-  print_err("error: {}\n", printable(error.message()));
+  write_err("error: " + printable_message(error.message()) + "\n");
   if (json) print_json(error_json(error_code_name(error.code), error.what, error.where));
 }
 
@@ -63,7 +63,7 @@ void print_usage_error(std::string_view what, bool json) {
 }
 
 int usage_error(const Error& error, bool json) {
-  print_err("error: {}\n", printable(error.message()));
+  write_err("error: " + printable_message(error.message()) + "\n");
   print_usage_error(error.message(), json);
   return exit_usage;
 }

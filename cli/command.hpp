@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/json.hpp"
@@ -37,14 +39,32 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
 // Text for stdout and stderr. Nothing throws when a stream can't be written: output_failed() tells.
 void write_out(std::string_view text);
 void write_err(std::string_view text);
-// Names and texts of files reach the terminal as printable().
+// Every text among the arguments reaches the terminal as printable_line(), Lines as printable().
+template <class T>
+auto shown(const T& value) {
+  if constexpr (std::is_same_v<T, Lines>) {
+    return printable(value.text);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return printable_line(value);
+  } else {
+    return value;
+  }
+}
+template <class T>
+using Shown = decltype(shown(std::declval<const T&>()));
 template <class... Args>
-void print_out(fmt::format_string<Args...> format, Args&&... args) {
-  write_out(printable(fmt::format(format, std::forward<Args>(args)...)));
+void print_out(fmt::format_string<Shown<Args>...> format, const Args&... args) {
+  const auto print = [&](const auto&... texts) {
+    write_out(fmt::vformat(format, fmt::make_format_args(texts...)));
+  };
+  print(shown(args)...);
 }
 template <class... Args>
-void print_err(fmt::format_string<Args...> format, Args&&... args) {
-  write_err(fmt::format(format, std::forward<Args>(args)...));
+void print_err(fmt::format_string<Shown<Args>...> format, const Args&... args) {
+  const auto print = [&](const auto&... texts) {
+    write_err(fmt::vformat(format, fmt::make_format_args(texts...)));
+  };
+  print(shown(args)...);
 }
 // Flushes stdout; true when any of the output was lost.
 bool output_failed();

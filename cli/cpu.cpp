@@ -68,7 +68,7 @@ void print_device(const DeviceInfo& device, int threads) {
                          "FEWBIT_THREADS sets it)",
                          threads, device.physical_cores, device.usable_threads)});
   table.add({"memory", bytes_text(device.memory_bytes)});
-  print_out("{}", table.text(0));
+  print_out("{}", Lines{table.text(0)});
 }
 
 Result<int> run_cpu(const CommonOptions& options) {

@@ -83,7 +83,7 @@ std::string way_out(const Error& error, const Selection& selection, bool convert
   }
   const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
                                     [](const Candidate& c) { return c.refusals.empty(); });
-  if (possible) return "error: " + printable(error.message()) + "\n";
+  if (possible) return "error: " + printable_message(error.message()) + "\n";
   if (!convertible) return "error: no backend can run it\n";
   return "error: no backend can run it; `fewbit convert DIR -o OUT --to bf16` writes weights that "
          "one can\n";
@@ -149,17 +149,17 @@ Result<int> run_explain(const Options& options) {
       FEWBIT_TRY(const std::string line, prepared_line(options.path));
       print_out("{}\n\n", line);
     }
-    print_out("{}", explain(a.share, a.device, a.selection));
-    print_out("{}", splits_by_backend_text(a.whole, a.device, a.engine));
+    print_out("{}", Lines{explain(a.share, a.device, a.selection)});
+    print_out("{}", Lines{splits_by_backend_text(a.whole, a.device, a.engine)});
     if (a.splits) {
-      print_out("{}{}", split_line("TP", a.splits->tensor, a.parallel.tensor),
-                split_line("EP", a.splits->expert, a.parallel.expert));
+      print_out("{}{}", Lines{split_line("TP", a.splits->tensor, a.parallel.tensor)},
+                Lines{split_line("EP", a.splits->expert, a.parallel.expert)});
     }
     std::fflush(stdout);
   }
   if (a.error && !options.json) {
     const bool convertible = !options.path.empty() && plain_would_run(a.share, a.device);
-    print_err("{}", way_out(*a.error, a.selection, convertible));
+    print_err("{}", Lines{way_out(*a.error, a.selection, convertible)});
   }
   if (a.error && is_usage_error(*a.error)) return exit_usage;
   return a.error ? exit_failure : exit_fine;

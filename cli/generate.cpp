@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fewbit generate MODEL --prompt TEXT: writes on from a prompt.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -31,14 +32,19 @@ class StreamPrinter {
     if (!bytes) return false;
     pending_ += *bytes;
     const std::size_t whole = complete_prefix();
-    std::fwrite(pending_.data(), 1, whole, stdout);
+    show(std::string_view(pending_).substr(0, whole));
     std::fflush(stdout);
     pending_.erase(0, whole);
     return true;
   }
-  void finish() const { std::fwrite(pending_.data(), 1, pending_.size(), stdout); }
+  void finish() const { show(pending_); }
 
  private:
+  // A vocabulary must not steer the terminal; a pipe gets the bytes as they are.
+  void show(std::string_view text) const {
+    write_out(terminal_ ? printable(text) : std::string(text));
+  }
+
   // Bytes before an unfinished sequence at the end.
   std::size_t complete_prefix() const {
     const std::size_t n = pending_.size();
@@ -53,6 +59,7 @@ class StreamPrinter {
 
   const Tokenizer& tokenizer_;
   std::string pending_;
+  bool terminal_ = isatty(STDOUT_FILENO) == 1;
 };
 
 // A whole number of 64 bits; empty text: fine. CLI11 by itself wraps negative and larger ones.

@@ -65,7 +65,7 @@ void print_module(const Checkpoint& checkpoint, const Module& module) {
         {part.suffix, fmt::format("{} {}  {}", stored_type_name(*info),
                                   shape_text(shape_in_elements(*info)), bytes_text(info->bytes))});
   }
-  print_out("{}", table.text(0));
+  print_out("{}", Lines{table.text(0)});
 }
 
 // Numbers in a name count as numbers: expert 2 before expert 10.
@@ -119,7 +119,7 @@ Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
                module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable,
                bytes_text(module_bytes(checkpoint, module))});
   }
-  print_out("{}", table.text(0));
+  print_out("{}", Lines{table.text(0)});
   return exit_fine;
 }
 
@@ -136,11 +136,15 @@ Result<int> show_module(const Options& options, const Checkpoint& checkpoint,
 void print_stats(const TensorInfo& info, const TensorStats& stats) {
   print_out("{}  {} {}  {}\n", info.name, stored_type_name(info),
             shape_text(shape_in_elements(info)), bytes_text(info.bytes));
-  print_out("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
-            stats.rms);
+  if (stats.finite == 0) {
+    print_out("no finite value\n");
+  } else {
+    print_out("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
+              stats.rms);
+  }
   print_out("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
             stats.negative, stats.nan, stats.infinite);
-  print_out("magnitudes\n{}", histogram_text(stats));
+  if (stats.finite > stats.zero) print_out("magnitudes\n{}", Lines{histogram_text(stats)});
 }
 
 // What a tensor is in its file.

@@ -8,8 +8,7 @@ namespace fewbit::cli {
 
 void clean_leftovers(const std::string& output) {
   for (const std::filesystem::path& path : remove_leftovers(output)) {
-    print_err("note: removed {}, left by a process that was killed\n",
-              printable_line(path.string()));
+    print_err("note: removed {}, left by a process that was killed\n", path.string());
   }
 }
 

@@ -59,8 +59,7 @@ bool is_unknown_command(const CLI::App& app, const std::vector<std::string>& wor
     if (command->get_name() == words.front()) return false;
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  const std::string text =
-      "no command '" + printable_line(words.front()) + "'; known: " + known + ", help";
+  const std::string text = "no command '" + words.front() + "'; known: " + known + ", help";
   print_err("error: {}\n", text);
   print_usage_error(text, json);
   return true;

@@ -71,7 +71,7 @@ void print_page(const PreparedModel& model) {
   }
   table.add({"source", fmt::format("hash {} ({})", manifest.source_hash, names)});
   table.add({"here", reader_text(model)});
-  print_out("{}", table.text(0));
+  print_out("{}", Lines{table.text(0)});
 }
 
 Result<VerifyReport> verify(const PreparedCheck& check, Executor& executor) {
@@ -140,7 +140,7 @@ Result<int> inspect_prepared(const std::string& path, const CommonOptions& optio
     return exit_fine;
   }
   print_page(model);
-  print_out("\n{}", table.text());
+  print_out("\n{}", Lines{table.text()});
   return exit_fine;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -50,17 +51,18 @@ StatsSum::StatsSum() {
   stats_.max = -stats_.min;
 }
 
-void StatsSum::add(std::span<const float> values) {
+template <class T>
+void StatsSum::add_all(std::span<const T> values) {
   stats_.elements += static_cast<std::int64_t>(values.size());
-  for (const float x : values) {
+  for (const T x : values) {
     if (!std::isfinite(x)) {
       ++(std::isnan(x) ? stats_.nan : stats_.infinite);
       continue;
     }
     const auto value = static_cast<double>(x);
     sum_ += value;
-    squares_ += value * value;
-    ++finite_;
+    squares_ += static_cast<long double>(value) * value;
+    ++stats_.finite;
     stats_.min = std::min(stats_.min, value);
     stats_.max = std::max(stats_.max, value);
     if (std::signbit(x)) ++stats_.negative;
@@ -68,21 +70,39 @@ void StatsSum::add(std::span<const float> values) {
       ++stats_.zero;
       continue;
     }
-    const int bucket = std::clamp(std::ilogb(x) - TensorStats::first_exponent, 0,
-                                  static_cast<int>(stats_.by_exponent.size()) - 1);
-    ++stats_.by_exponent[static_cast<std::size_t>(bucket)];
+    ++stats_.by_exponent[static_cast<std::size_t>(std::ilogb(x) - TensorStats::first_exponent)];
   }
 }
 
+void StatsSum::add(std::span<const float> values) { add_all(values); }
+void StatsSum::add(std::span<const double> values) { add_all(values); }
+
 TensorStats StatsSum::finish() {
-  if (finite_ == 0) {
+  if (stats_.finite == 0) {
     stats_.min = stats_.max = 0;
     return stats_;
   }
-  stats_.mean = sum_ / static_cast<double>(finite_);
-  stats_.rms = std::sqrt(squares_ / static_cast<double>(finite_));
+  const auto count = static_cast<long double>(stats_.finite);
+  stats_.mean = static_cast<double>(sum_ / count);
+  stats_.rms = static_cast<double>(std::sqrt(squares_ / count));
   return stats_;
 }
+
+namespace {
+
+TensorStats f64_stats(std::span<const std::byte> bytes) {
+  StatsSum sum;
+  std::vector<double> values(chunk_elements);
+  while (bytes.size() >= sizeof(double)) {
+    const std::size_t count = std::min(values.size(), bytes.size() / sizeof(double));
+    std::memcpy(values.data(), bytes.data(), count * sizeof(double));
+    sum.add(std::span<const double>(values.data(), count));
+    bytes = bytes.subspan(count * sizeof(double));
+  }
+  return sum.finish();
+}
+
+}  // namespace
 
 Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& module) {
   StatsSum sum;
@@ -96,7 +116,7 @@ Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& mo
       const std::int64_t count = std::min(rows, matrix.n - row);
       values.resize(static_cast<std::size_t>(count * matrix.k));
       FEWBIT_TRY(dequantize_rows(matrix, row, values));
-      sum.add(values);
+      sum.add(std::span<const float>(values));
     }
   }
   return sum.finish();
@@ -104,6 +124,7 @@ Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& mo
 
 Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks) {
   FEWBIT_TRY(const Unit unit, unit_of(view, blocks));
+  if (!blocks && view.dtype == DType::f64) return f64_stats(view.bytes);
   const std::size_t chunk_bytes = chunk_elements / unit.elements * unit.bytes;
   StatsSum sum;
   std::vector<float> values(chunk_elements);
@@ -115,7 +136,7 @@ Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<Blo
     } else {
       FEWBIT_TRY(convert_to_f32(view.dtype, bytes, out));
     }
-    sum.add(out);
+    sum.add(std::span<const float>(out));
   }
   return sum.finish();
 }
@@ -135,23 +156,40 @@ Json stats_json(const TensorStats& stats) {
   out.set("infinite", stats.infinite);
   out.set("zero", stats.zero);
   out.set("negative", stats.negative);
-  out.set("min", stats.min);
-  out.set("max", stats.max);
-  out.set("mean", stats.mean);
-  out.set("rms", stats.rms);
+  const auto number = [&](double value) { return stats.finite > 0 ? Json(value) : Json(nullptr); };
+  out.set("min", number(stats.min));
+  out.set("max", number(stats.max));
+  out.set("mean", number(stats.mean));
+  out.set("rms", number(stats.rms));
   out.set("histogram_log2", histogram);
   return out;
 }
 
 std::string histogram_text(const TensorStats& stats) {
-  const std::int64_t most = *std::max_element(stats.by_exponent.begin(), stats.by_exponent.end());
-  std::string out;
-  for (std::size_t i = 0; i < stats.by_exponent.size(); ++i) {
+  constexpr std::size_t most_lines = 64;
+  struct Line {
+    std::string label;
+    std::int64_t count = 0;
+  };
+  std::vector<Line> lines;  // largest exponent first
+  for (std::size_t i = stats.by_exponent.size(); i-- > 0;) {
     const std::int64_t count = stats.by_exponent[i];
     if (count == 0) continue;
-    const auto bar = static_cast<std::size_t>(1 + count * 39 / most);
-    out += fmt::format("  2^{:<4} {:>10}  {}\n", TensorStats::first_exponent + static_cast<int>(i),
-                       count, std::string(bar, '#'));
+    const int exponent = TensorStats::first_exponent + static_cast<int>(i);
+    if (lines.size() < most_lines) {
+      lines.push_back({fmt::format("2^{}", exponent), count});
+    } else {
+      if (lines.size() == most_lines) lines.push_back({fmt::format("<2^{}", exponent + 1), 0});
+      lines.back().count += count;
+    }
+  }
+  const auto most = std::ranges::max_element(lines, {}, &Line::count);
+  std::string out;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const auto bar = static_cast<std::size_t>(
+        1 + static_cast<double>(line->count) * 39 /
+                static_cast<double>(std::max<std::int64_t>(most->count, 1)));
+    out += fmt::format("  {:<7} {:>10}  {}\n", line->label, line->count, std::string(bar, '#'));
   }
   return out;
 }

@@ -20,13 +20,14 @@ struct TensorStats {
   std::int64_t infinite = 0;
   std::int64_t zero = 0;
   std::int64_t negative = 0;
-  double min = 0;  // of the finite values
+  std::int64_t finite = 0;
+  double min = 0;  // of the finite values; these four mean nothing without one
   double max = 0;
   double mean = 0;
   double rms = 0;
-  // |x| of finite non-zero values by floor(log2 |x|), from 2^first_exponent up.
-  static constexpr int first_exponent = -32;
-  std::array<std::int64_t, 64> by_exponent{};
+  // |x| of finite non-zero values by floor(log2 |x|): every exponent of a double has its place.
+  static constexpr int first_exponent = -1074;
+  std::array<std::int64_t, 1074 + 1024> by_exponent{};
 };
 
 // Adds values piece by piece.
@@ -34,13 +35,16 @@ class StatsSum {
  public:
   StatsSum();
   void add(std::span<const float> values);
+  void add(std::span<const double> values);
   TensorStats finish();
 
  private:
+  template <class T>
+  void add_all(std::span<const T> values);
+
   TensorStats stats_;
-  double sum_ = 0;
-  double squares_ = 0;
-  std::int64_t finite_ = 0;
+  long double sum_ = 0;
+  long double squares_ = 0;
 };
 
 // Of the weights that a quantized module stands for, all experts together. Errors as canonicalize.
@@ -50,7 +54,7 @@ Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& mo
 // GGUF blocks that can't be decoded).
 Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks);
 Json stats_json(const TensorStats& stats);
-// Bars of by_exponent, one line a power of two.
+// Bars of by_exponent, one line a power of two; the smallest share one where there are very many.
 std::string histogram_text(const TensorStats& stats);
 
 }  // namespace fewbit::cli

@@ -73,6 +73,9 @@ Result<std::string_view> read_key(GgufCursor& cursor, std::uint64_t i) {
         fmt::format("a key of {} bytes, expected 1 to {}", key.size(), gguf_max_key_bytes), what);
   }
   if (!is_utf8(key)) return cursor.fail("kv-key", quote(key) + " is no UTF-8", what);
+  if (key.find('\0') != key.npos) {
+    return cursor.fail("kv-key", quote(key) + " holds a zero byte", what);
+  }
   return key;
 }
 

@@ -33,6 +33,7 @@ Result<void> check_name(std::string_view kind, const std::string& name, std::siz
     return bad(fmt::format("a name of {} bytes, expected 1 to {}", name.size(), most), where);
   }
   if (!is_utf8(name)) return bad("the name is no UTF-8", where);
+  if (name.find('\0') != name.npos) return bad("the name holds a zero byte", where);
   if (!seen.insert(name).second) return bad("declared twice", where);
   return {};
 }

@@ -25,6 +25,10 @@ Result<std::string_view> read_name(GgufCursor& cursor, std::uint64_t i) {
                        what);
   }
   if (!is_utf8(name)) return cursor.fail("tensor-name", quote(name) + " is no UTF-8", what);
+  // Engines keep names as C strings: two names would become one.
+  if (name.find('\0') != name.npos) {
+    return cursor.fail("tensor-name", quote(name) + " holds a zero byte", what);
+  }
   return name;
 }
 

@@ -264,6 +264,8 @@ std::vector<BadFile> bad_values() {
        ErrorCode::corrupt, "truncated: key 0 at byte 32 takes 4611686018427387904 bytes"},
       {"KeyLong", with(RawGguf().kv_u32(std::string(65536, 'k'), 1)), ErrorCode::corrupt,
        "a key of 65536 bytes"},
+      {"KeyZeroByte", with(RawGguf().kv_u32(std::string("a\0b", 3), 1)), ErrorCode::corrupt,
+       "kv-key: \"a\\x00b\" holds a zero byte"},
       {"KeyUtf8", with(RawGguf().kv_u32("\xFFk", 1)), ErrorCode::corrupt, "is no UTF-8"},
       {"KeyTwice", with(RawGguf().kv_u32("k", 1).kv_u32("k", 2)), ErrorCode::corrupt,
        R"(kv-twice: "k" stands twice: "1" and "2")"},

@@ -43,6 +43,16 @@ def run_json_env(case, env, *args):
     return json.loads(result.stdout)
 
 
+def write_tensors(folder, tensors):
+    """A model.safetensors of {name: (dtype, shape, bytes)}."""
+    header, data = {}, b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def rewrite_header(path, change):
     """Applies change(header dict, data) -> (header, data) to a safetensors file."""
     raw = path.read_bytes()

@@ -16,7 +16,8 @@ import tempfile
 import termios
 import unittest
 
-from cli_case import FEWBIT, MODEL, SOURCE, REFERENCE_PERPLEXITY, Copy, run, run_json, run_json_env
+from cli_case import (FEWBIT, MODEL, SOURCE, REFERENCE_PERPLEXITY, Copy, run, run_json,
+                      run_json_env, write_tensors)
 
 
 class Terminal(unittest.TestCase):
@@ -32,6 +33,79 @@ class Terminal(unittest.TestCase):
                 text = result.stdout + result.stderr
                 self.assertNotIn("\x1b", text)
                 self.assertIn("\\x1b[2Jx" if command[0] == "eval" else "\\x1b[31mred\\x0ax", text)
+
+    def test_no_command_lets_a_name_reorder_hide_or_break_a_line(self):
+        name = "a\nb\u2028c\u202ed\u2066e\u200bf\u0085g\u061ch\U000e0041i\x7fj"
+        shown = "a\\x0ab\\u{2028}c\\u{202e}d\\u{2066}e\\u{200b}f\\u{0085}g\\u{061c}h\\u{e0041}i\\x7fj"
+        with tempfile.TemporaryDirectory() as folder:
+            write_tensors(pathlib.Path(folder), {name: ("F32", [2], struct.pack("<2f", 1, -2)),
+                                                 name + ".weight_scale": ("I64", [1], b"12345678")})
+            for args in (("check",), ("inspect",), ("inspect", name), ("inspect", name + "x"),
+                         ("inspect", name + ".weight_scale"), ("convert", "-o", folder + "/" + name, "--to", "bf16"),
+                         ("eval", "--text", "/none" + name), ("explain",), ("prepare", "-o", folder + "/" + name),
+                         ("quantize", "-o", folder + "/" + name)):
+                result = run(args[0], folder, *args[1:])
+                for text in (result.stdout, result.stderr):
+                    self.assertFalse(set(text) & set("\u2028\u202e\u2066\u200b\u0085\u061c\U000e0041\x7f"), args)
+                    self.assertNotIn("a\nb", text, args)
+                if args[0] in ("check", "inspect"):
+                    self.assertIn(shown, result.stdout + result.stderr, args)
+            listed = run("inspect", folder, "--json")
+            self.assertNotIn("\u202e", listed.stdout)
+            self.assertIn(name, [m["name"] for m in json.loads(listed.stdout)])
+
+
+class Inspect(unittest.TestCase):
+    """Statistics of tensors that hold anything."""
+
+    def stats(self, dtype, data, size):
+        with tempfile.TemporaryDirectory() as folder:
+            write_tensors(pathlib.Path(folder), {"t": (dtype, [len(data) // size], data)})
+            return (run_json(self, "inspect", folder, "t"), run("inspect", folder, "t").stdout)
+
+    def test_f64_is_not_narrowed(self):
+        values = (1e300, -3e-320, 0.0, 1 + 2.0**-40)
+        report, text = self.stats("F64", struct.pack("<4d", *values), 8)
+        self.assertEqual((report["infinite"], report["zero"], report["negative"]), (0, 1, 1))
+        self.assertEqual((report["min"], report["max"]), (-3e-320, 1e300))
+        self.assertAlmostEqual(report["mean"], 2.5e299, delta=1e286)
+        self.assertAlmostEqual(report["rms"], 5e299, delta=1e286)
+        self.assertEqual({b["exponent"]: b["count"] for b in report["histogram_log2"]},
+                         {-1062: 1, 0: 1, 996: 1})
+        self.assertIn("2^-1062", text)
+        self.assertIn("2^996", text)
+
+    def test_outliers_have_their_own_bars(self):
+        report, text = self.stats("F32", struct.pack("<4f", 2.0**100, 2.0**-120, 2.0**-149, 1), 4)
+        self.assertEqual([b["exponent"] for b in report["histogram_log2"]], [-149, -120, 0, 100])
+        for label in ("2^-149", "2^-120", "2^100"):
+            self.assertIn(label, text)
+
+    def test_very_many_magnitudes_are_all_counted(self):
+        report, text = self.stats("F64", struct.pack("<200d", *(2.0**n for n in range(-100, 100))), 8)
+        self.assertEqual(len(report["histogram_log2"]), 200)
+        self.assertRegex(text, r"<2\^36 +136 ")
+
+    def test_without_a_finite_value_there_are_no_statistics(self):
+        report, text = self.stats("F32", struct.pack("<2f", float("nan"), float("inf")), 4)
+        self.assertEqual((report["nan"], report["infinite"]), (1, 1))
+        self.assertEqual([report[k] for k in ("min", "max", "mean", "rms")], [None] * 4)
+        self.assertIn("no finite value", text)
+        self.assertNotIn("min 0", text)
+
+    def test_a_zero_byte_in_a_gguf_name_is_refused(self):
+        for name, key in ((b"a\0b", b"k"), (b"a", b"k\0")):
+            data = struct.pack("<4sIQQ", b"GGUF", 3, 1, 1)
+            data += struct.pack("<Q", len(key)) + key + struct.pack("<II", 4, 1)
+            data += struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, 1, 0, 0)
+            data += b"\0" * (-len(data) % 32) + b"\0" * 4
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "m.gguf")
+                path.write_bytes(data)
+                result = run("inspect", path)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("\\x00", result.stderr)
+                self.assertIn("holds a zero byte", result.stderr)
 
 
 class Reports(unittest.TestCase):
