@@ -4,45 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
+#include "scheme/code_scan.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/plain_values.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
 namespace {
-
-struct BadValues {
-  std::uint64_t count = 0;
-  std::uint64_t first = 0;  // element
-};
-
-// All exponent bits set: infinity, or NaN where the mantissa is not zero.
-template <typename Bits>
-BadValues find_bad(std::span<const std::byte> bytes, Bits exponent, Bits mantissa, bool nan_only) {
-  BadValues bad;
-  for (std::size_t i = 0; i < bytes.size() / sizeof(Bits); ++i) {
-    Bits bits = 0;
-    std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
-    if ((bits & exponent) != exponent || (nan_only && (bits & mantissa) == 0)) continue;
-    if (bad.count++ == 0) bad.first = i;
-  }
-  return bad;
-}
-
-BadValues find_bad(DType dtype, std::span<const std::byte> bytes, bool nan_only) {
-  switch (dtype) {
-    case DType::f16:
-      return find_bad<std::uint16_t>(bytes, 0x7c00, 0x03ff, nan_only);
-    case DType::bf16:
-      return find_bad<std::uint16_t>(bytes, 0x7f80, 0x007f, nan_only);
-    case DType::f32:
-      return find_bad<std::uint32_t>(bytes, 0x7f800000U, 0x007fffffU, nan_only);
-    default:
-      return {};
-  }
-}
 
 bool is_part_of_a_model(Role role) { return role != Role::other && role != Role::attention_other; }
 
@@ -68,18 +37,18 @@ std::optional<Finding> plain_value_fault(const Checkpoint& checkpoint, const Mod
   for (const std::string_view suffix : {"weight", "bias"}) {
     const TensorInfo* info = checkpoint.find(module.part(suffix));
     if (info == nullptr || (suffix == "weight" && module.scheme.quantized())) continue;
-    const Tensor tensor = checkpoint.tensor(*info);
-    const BadValues bad = find_bad(info->dtype, tensor.view.bytes, may_be_infinite(module));
-    checkpoint.release(*info);
+    if (info->blocks || !has_bad_elements(info->dtype)) continue;
+    const Bad kind = may_be_infinite(module) ? Bad::nan : Bad::nan_or_infinite;
+    const BadElements bad = find_bad_elements(info->dtype, kind, checkpoint, *info);
     if (bad.count == 0) continue;
     const std::int64_t width = info->shape.empty() ? 1 : info->shape.back();
     const auto columns = static_cast<std::uint64_t>(std::max<std::int64_t>(width, 1));
     return Finding{
         Level::error, "weight-nan", info->name,
-        fmt::format(
-            "{} of {} values are NaN or infinite, the first at row {}, column {}", bad.count,
-            tensor.view.bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(info->dtype)),
-            bad.first / columns, bad.first % columns),
+        fmt::format("{} of {} values are NaN or infinite, the first at row {}, column {}",
+                    bad.count,
+                    info->bytes * 8 / static_cast<std::uint64_t>(dtype_bits(info->dtype)),
+                    bad.first / columns, bad.first % columns),
         "finite numbers"};
   }
   return std::nullopt;
