@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import unittest
@@ -58,6 +59,22 @@ class BadInput(Copy):
 
         rewrite_header(self.model / "model.safetensors", change)
         self.expect_error("q_proj", "[256, 512]", "[512, 256]")
+
+    def test_weights_that_are_no_numbers_are_found_where_they_stand(self):
+        path = self.model / "model.safetensors"
+        raw = bytearray(path.read_bytes())
+        (length,) = struct.unpack("<Q", raw[:8])
+        name = "model.layers.2.self_attn.o_proj.weight"
+        begin = json.loads(raw[8 : 8 + length])[name]["data_offsets"][0] + 8 + length
+        for row, column, value in ((3, 17, 0x7FC0), (200, 0, 0xFF80)):  # NaN, -inf
+            struct.pack_into("<H", raw, begin + 2 * (row * 512 + column), value)
+        path.write_bytes(raw)
+        self.assertEqual(run("check", self.model).returncode, 0)
+        report = run_json(self, "check", self.model, "--weights", code=1)
+        (found,) = [f for f in report["findings"] if f["level"] != "info"]
+        self.assertEqual((found["rule"], found["where"]), ("weight-nan", name))
+        self.assertEqual(found["found"],
+                         "2 of 131072 values are NaN or infinite, the first at row 3, column 17")
 
     def change_config(self, **values):
         path = self.model / "config.json"
