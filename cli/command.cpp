@@ -194,6 +194,8 @@ Json selection_json(const Selection& selection) {
     entry.set("usable", candidate.refusals.empty());
     entry.set("refusals", refusals_json(candidate.refusals));
     if (!candidate.only_forced.empty()) entry.set("only_forced", candidate.only_forced);
+    entry.set("preparable", candidate.refusals.empty() && candidate.unprepared.empty());
+    if (!candidate.unprepared.empty()) entry.set("unprepared", candidate.unprepared);
     candidates.push_back(entry);
   }
   Json out;

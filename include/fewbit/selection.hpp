@@ -121,6 +121,8 @@ struct MoeProblem {
   DType router_dtype = DType::bf16;  // of the logits
   std::int64_t routed_experts = 0;   // on all ranks; 0: num_experts
   Parallel parallel;
+  // Experts whose gate and up have global scales that no exact step makes one.
+  std::int64_t two_scale_experts = 0;
 };
 // Sizes taken from the weights. Error inconsistent when experts mix schemes (names both).
 Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,
@@ -157,6 +159,8 @@ struct Candidate {
   std::string backend;
   std::vector<Refusal> refusals;  // empty: it can run the layer
   std::string only_forced;        // not empty: chosen only when asked for by name, and why
+  // Not empty: the layer is described only; `prepare` writes nothing for this backend, and why.
+  std::string unprepared;
 };
 
 struct Selection {

@@ -83,7 +83,15 @@ struct Backend {
   const char* only_forced = "";
   // How products are computed, where it is not simply the activations' type and `accumulation`.
   const char* arithmetic = nullptr;
+  // Error: why nothing can be prepared of a layer that it can run, decided before anything is
+  // written; plan_moe gives the same. No function: all can be.
+  Result<void> (*check_prepare)(const MoeProblem&) = nullptr;
 
+  std::string why_unprepared(const MoeProblem& problem) const {
+    if (check_prepare == nullptr) return "";
+    const Result<void> checked = check_prepare(problem);
+    return checked ? "" : checked.error().what;
+  }
   bool runs_here() const { return engine == Engine::fewbit; }
 };
 

@@ -68,6 +68,10 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
     fmt::format_to(std::back_inserter(text), "    {}: needs {}, has {}\n",
                    reason_name(refusal.reason), refusal.needs, refusal.has);
   }
+  if (candidate.refusals.empty() && !candidate.unprepared.empty()) {
+    fmt::format_to(std::back_inserter(text), "    described, not preparable: {}\n",
+                   candidate.unprepared);
+  }
   return text;
 }
 

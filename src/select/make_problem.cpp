@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "canonical/one_global.hpp"
 #include "fewbit/selection.hpp"
 
 namespace fewbit {
@@ -89,6 +90,8 @@ Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& co
       .top_groups = config.router.top_groups,
       .routed_experts = config.num_experts,
       .parallel = {},
+      .two_scale_experts =
+          std::count_if(weights.experts.begin(), weights.experts.end(), keeps_two_globals),
   };
 }
 

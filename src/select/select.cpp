@@ -98,6 +98,14 @@ std::vector<RankedBackend> backends_for(Engine /*engine*/, const LinearProblem& 
   return backends_of(Engine::fewbit, {}, device);
 }
 
+std::string why_unprepared(const Backend& backend, const MoeProblem& problem) {
+  return backend.why_unprepared(problem);
+}
+// Only experts are prepared for other engines.
+std::string why_unprepared(const Backend& /*backend*/, const LinearProblem& /*problem*/) {
+  return "";
+}
+
 template <class Problem>
 Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engine engine) {
   FEWBIT_TRY(check_problem(problem));
@@ -106,7 +114,8 @@ Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engi
   for (const RankedBackend& ranked : backends_for(engine, problem, device)) {
     selection.candidates.push_back({.backend = ranked.backend->name,
                                     .refusals = refusals_of(*ranked.backend, problem, device),
-                                    .only_forced = ranked.only_forced});
+                                    .only_forced = ranked.only_forced,
+                                    .unprepared = why_unprepared(*ranked.backend, problem)});
   }
   return selection;
 }

@@ -183,8 +183,52 @@ TEST(ForeignPack, TrtllmNvfp4RowsAndScalesArePaddedShuffledAndSwizzled) {
   }
   EXPECT_EQ(packed->at<float>("global_scales", 0), 0.25F);
   EXPECT_EQ(packed->at<float>("global_scales", 1), 0.75F);
-  EXPECT_THAT(error_of("flashinfer_trtllm_nvfp4", nvfp4_case(48, 0.5F)),
-              HasSubstr("w13: gate and up have different global scales, 0.25 and 0.5"));
+}
+
+// Block scales take up the difference where all of them can, for whatever kernels have one for
+// both.
+TEST(ForeignPack, GateAndUpWithTwoGlobalScalesKeepEveryValue) {
+  const Case c = nvfp4_case(48, 0.5F);  // up has 0.25
+  const auto packed = pack("flashinfer_trtllm_nvfp4", c);
+  ASSERT_TRUE(packed) << packed.error().message();
+  const float global = packed->at<float>("global_scales", 0);
+  for (std::int64_t p = 0; p < 128; ++p) {
+    const Row row = trtllm_w13(c, p, 64);
+    for (std::int64_t g = 0; g < hidden / 16; ++g) {
+      const float scale =
+          f8_e4m3_to_f32(packed->at<std::uint8_t>("w13.scales", swizzled(p, g, hidden / 16)));
+      const float want =
+          row.matrix != nullptr ? scale_at(*row.matrix, row.n, g) * row.matrix->global_scale : 0.0F;
+      ASSERT_EQ(scale * global, want) << p << ", " << g;
+    }
+  }
+  EXPECT_EQ(error_of("marlin", c), "no error");
+  for (const char* backend : {"flashinfer_trtllm_nvfp4", "marlin", "flashinfer_b12x"}) {
+    EXPECT_THAT(error_of(backend, nvfp4_case(48, 0.3F)),
+                HasSubstr("w13: gate and up have different global scales, 0.3 and 0.25"));
+    // Asked of the problem, before anything is packed.
+    Case counted = c;
+    counted.problem.two_scale_experts = 2;
+    const std::string why = find_backend(backend)->why_unprepared(counted.problem);
+    EXPECT_THAT(why, HasSubstr("gate and up of 2 experts have two global scales"));
+    EXPECT_THAT(error_of(backend, counted), HasSubstr(why));
+  }
+}
+
+// What explain says of a row is what planning does.
+TEST(ForeignPack, EveryRowSaysWhetherItCanBePrepared) {
+  const Case cases[] = {integer_case("gptq-int4-g128", 256), integer_case("awq-int4-g32", 256),
+                        integer_case("ct-int4-g32", 256), nvfp4_case(64, 0.25F)};
+  int preparable = 0;
+  for (const Backend* backend : foreign_backends()) {
+    for (const Case& c : cases) {
+      const std::string why = backend->why_unprepared(c.problem);
+      const auto plan = backend->plan_moe(c.problem, c.expert);
+      EXPECT_EQ(why, plan ? "" : plan.error().what) << backend->name;
+      if (plan) ++preparable;
+    }
+  }
+  EXPECT_GT(preparable, 10);
 }
 
 TEST(ForeignPack, Mxint4HasBlocksOf256ColumnsInTwosComplement) {

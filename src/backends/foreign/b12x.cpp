@@ -37,7 +37,8 @@ const Backend b12x_backend = foreign::backend<foreign::rules>({
     .summary = "b12x NVFP4 of FlashInfer",
     .layout = "b12x_packed",
     .only_forced = "by explicit choice only",
-    .preparation = {foreign::plan_b12x_experts, foreign::pack_packed_nvfp4_expert},
+    .preparation = {foreign::plan_b12x_experts, foreign::pack_packed_nvfp4_expert,
+                    foreign::check_b12x},
 });
 
 }  // namespace fewbit

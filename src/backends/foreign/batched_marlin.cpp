@@ -17,7 +17,8 @@ const Backend batched_marlin_backend = foreign::backend<foreign::rules>({
     .name = "batched_marlin",
     .summary = "Marlin, tokens batched by expert",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert},
+    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
+                    foreign::check_marlin},
 });
 
 }  // namespace fewbit

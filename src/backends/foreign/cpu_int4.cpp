@@ -43,7 +43,8 @@ const Backend cpu_int4_backend = foreign::backend<foreign::rules>({
     .name = "vllm_cpu_int4",
     .summary = "vLLM on AMX, 4-bit integers",
     .layout = "cpu_int4_blocks",
-    .preparation = {foreign::plan_cpu_int4_experts, foreign::pack_cpu_int4_expert},
+    .preparation = {foreign::plan_cpu_int4_experts, foreign::pack_cpu_int4_expert,
+                    foreign::check_cpu_int4},
 });
 
 }  // namespace fewbit

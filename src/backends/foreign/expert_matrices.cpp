@@ -188,15 +188,17 @@ Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order) {
   return out;
 }
 
+Result<void> check_middle_zero(const Scheme& scheme, const std::string& where) {
+  const std::int64_t bits = dtype_bits(scheme.weight);
+  const std::int64_t zero = scheme.zero_point + (is_signed(scheme.weight) ? middle(bits) : 0);
+  if (scheme.zero_points || zero == middle(bits)) return {};
+  return Error{ErrorCode::unsupported,
+               fmt::format("zero point {} of all codes, expected {}", zero, middle(bits)), where};
+}
+
 Result<void> check_middle_zero(const Stack& stack) {
   for (const QuantizedTensor* part : stack.parts) {
-    const std::int64_t bits = dtype_bits(part->scheme.weight);
-    const std::int64_t zero =
-        part->scheme.zero_point + (is_signed(part->scheme.weight) ? middle(bits) : 0);
-    if (!part->zero_points.empty() || zero == middle(bits)) continue;
-    return Error{ErrorCode::unsupported,
-                 fmt::format("zero point {} of all codes, expected {}", zero, middle(bits)),
-                 stack.name};
+    if (part->zero_points.empty()) FEWBIT_TRY(check_middle_zero(part->scheme, stack.name));
   }
   return {};
 }
@@ -264,19 +266,6 @@ Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded) {
 Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded) {
   return padded_rows(stack, stack.scheme().scale->dtype, padded.rows,
                      padded.columns / stack.group(), &QuantizedTensor::scales);
-}
-
-Result<float> common_global(const Stack& stack) {
-  const float first = stack.parts.front()->global_scale;
-  for (const QuantizedTensor* part : stack.parts) {
-    if (part->global_scale == first) continue;
-    return Error{ErrorCode::unsupported,
-                 fmt::format("gate and up have different global scales, {} and {}: the kernels "
-                             "have one for both",
-                             first, part->global_scale),
-                 stack.name};
-  }
-  return first;
 }
 
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,

@@ -47,6 +47,7 @@ Result<OwnedTensor> row_words(const Stack& stack);
 enum class ZeroOrder { plain, awq };
 Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order);
 // Error unsupported: without stored zero points the one of all codes is not the middle.
+Result<void> check_middle_zero(const Scheme& scheme, const std::string& where);
 Result<void> check_middle_zero(const Stack& stack);
 
 // Scales rounded to f16, bf16 or f32. Error invalid_argument: a finite one that becomes infinite.
@@ -60,8 +61,6 @@ Result<OwnedTensor> group_index(const Stack& stack);
 // scales [1, parts * rows, columns / group].
 Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded);
 Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded);
-// The global scale of all parts. Error unsupported: they differ (both), and the kernels have one.
-Result<float> common_global(const Stack& stack);
 
 // Copies into the expert's share of a planned buffer. Error invalid_argument: its size is another.
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,

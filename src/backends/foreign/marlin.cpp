@@ -19,7 +19,8 @@ const Backend marlin_backend = foreign::backend<foreign::rules>({
     .name = "marlin",
     .summary = "Marlin, tokens in order",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert},
+    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
+                    foreign::check_marlin},
 });
 
 }  // namespace fewbit

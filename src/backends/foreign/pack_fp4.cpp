@@ -7,6 +7,7 @@
 
 #include "backends/foreign/expert_matrices.hpp"
 #include "backends/foreign/rules.hpp"
+#include "canonical/one_global.hpp"
 #include "core/checked.hpp"
 #include "layout/prepare_trtllm.hpp"
 #include "layout/prepare_w4a16.hpp"
@@ -25,16 +26,6 @@ struct Sizes {
   Dims w13() const { return {.n = intermediate * (gating == Gating::gated ? 2 : 1), .k = hidden}; }
   Dims w2() const { return {.n = hidden, .k = intermediate}; }
 };
-
-Result<void> check_nvfp4(const MoeProblem& problem) {
-  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
-    if (weight_kind(*scheme) == WeightKind::nvfp4) continue;
-    return Error{ErrorCode::unsupported,
-                 "the layout of " + scheme_text(*scheme) + ", expected NVFP4", problem.where};
-  }
-  if (!problem.biases) return {};
-  return Error{ErrorCode::unsupported, "biases of NVFP4 experts, expected none", problem.where};
-}
 
 Gating gating_of(const MoeProblem& problem) {
   return activation_gated(problem.activation.kind) ? Gating::gated : Gating::ungated;
@@ -79,13 +70,14 @@ struct Source {
   OwnedTensor w2_scales;
   std::array<float, 2> globals{};  // w13, w2
 };
-Result<Source> source_of(const ExpertWeights& expert, const Sizes& sizes, FirstPart first) {
+Result<Source> source_of(const ExpertWeights& given, const Sizes& sizes, FirstPart first) {
+  FEWBIT_TRY(const ExpertWeights expert, with_one_global(given));
   const Stack w13 = w13_stack(expert, first);
   const Stack w2 = w2_stack(expert);
   const Padding in{.rows = sizes.intermediate, .columns = sizes.hidden};
   const Padding out{.rows = sizes.hidden, .columns = sizes.intermediate};
   Source source;
-  FEWBIT_TRY(source.globals[0], common_global(w13));
+  source.globals[0] = expert.up.global_scale;
   source.globals[1] = expert.down.global_scale;
   FEWBIT_TRY(source.w13_codes, code_bytes(w13, in));
   FEWBIT_TRY(source.w13_scales, scale_bytes(w13, in));
@@ -113,6 +105,34 @@ Result<void> refuse_lost(const MoeProblem& problem, const char* name,
 }
 
 }  // namespace
+
+Result<void> check_nvfp4(const MoeProblem& problem) {
+  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
+    if (weight_kind(*scheme) == WeightKind::nvfp4) continue;
+    return Error{ErrorCode::unsupported,
+                 "the layout of " + scheme_text(*scheme) + ", expected NVFP4", problem.where};
+  }
+  if (problem.biases) {
+    return Error{ErrorCode::unsupported, "biases of NVFP4 experts, expected none", problem.where};
+  }
+  if (problem.two_scale_experts == 0) return {};
+  return Error{
+      ErrorCode::unsupported,
+      fmt::format("gate and up of {} experts have two global scales that block scales can't make "
+                  "one exactly, and the kernels have one",
+                  problem.two_scale_experts),
+      problem.where};
+}
+
+Result<void> check_b12x(const MoeProblem& problem) {
+  if (activation_kind(problem.gate_up) != ActivationKind::none) {
+    return Error{ErrorCode::unsupported,
+                 "weights that ask for NVFP4 activations; only the form for 16-bit activations is "
+                 "prepared",
+                 problem.where};
+  }
+  return check_nvfp4(problem);
+}
 
 Result<MoePlan> plan_trtllm_nvfp4_experts(const MoeProblem& problem,
                                           const ExpertWeights& /*first*/) {
@@ -155,12 +175,7 @@ Result<void> pack_trtllm_nvfp4_expert(const MoeProblem& problem, const MoePlan& 
 }
 
 Result<MoePlan> plan_b12x_experts(const MoeProblem& problem, const ExpertWeights& first) {
-  if (activation_kind(problem.gate_up) != ActivationKind::none) {
-    return Error{ErrorCode::unsupported,
-                 "weights that ask for NVFP4 activations; only the form for 16-bit activations is "
-                 "prepared",
-                 problem.where};
-  }
+  FEWBIT_TRY(check_b12x(problem));
   return plan_packed_nvfp4_experts(problem, first);
 }
 

@@ -24,6 +24,16 @@ Result<void> check_int4(const MoeProblem& problem) {
                  "the layout of " + scheme_text(*scheme) + ", expected 4-bit integers",
                  problem.where};
   }
+  FEWBIT_TRY(check_middle_zero(problem.gate_up, problem.where));
+  return check_middle_zero(problem.down, problem.where);
+}
+
+Result<void> check_no_zeros(const MoeProblem& problem, const char* kernels) {
+  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
+    if (!scheme->zero_points) continue;
+    return Error{ErrorCode::unsupported,
+                 fmt::format("stored zero points, which {} no place for", kernels), problem.where};
+  }
   return {};
 }
 
@@ -102,10 +112,6 @@ Result<void> plan_xpu(const MoeProblem& problem, const Stack& stack, MoePlan& pl
 
 Result<void> pack_xpu(const MoeProblem& problem, const MoePlan& plan, const Stack& stack,
                       ExpertSpans to) {
-  if (stack.has_zeros()) {
-    return Error{ErrorCode::unsupported, "stored zero points, which XPU kernels have no place for",
-                 stack.name};
-  }
   FEWBIT_TRY(check_middle_zero(stack));
   FEWBIT_TRY(const OwnedTensor words, gptq_words(stack));
   FEWBIT_TRY(const OwnedTensor scales, scales_by_group(stack, problem.activation_dtype));
@@ -130,10 +136,6 @@ struct RowSource {
   OwnedTensor scales;
 };
 Result<RowSource> mxint4_source(const Stack& stack) {
-  if (stack.has_zeros()) {
-    return Error{ErrorCode::unsupported, "stored zero points, which MXINT4 has no place for",
-                 stack.name};
-  }
   FEWBIT_TRY(check_middle_zero(stack));
   RowSource source;
   FEWBIT_TRY(source.words, row_words(stack));
@@ -142,6 +144,18 @@ Result<RowSource> mxint4_source(const Stack& stack) {
 }
 
 }  // namespace
+
+Result<void> check_cpu_int4(const MoeProblem& problem) { return check_int4(problem); }
+
+Result<void> check_xpu_int4(const MoeProblem& problem) {
+  FEWBIT_TRY(check_int4(problem));
+  return check_no_zeros(problem, "XPU kernels have");
+}
+
+Result<void> check_mxint4(const MoeProblem& problem) {
+  FEWBIT_TRY(check_int4(problem));
+  return check_no_zeros(problem, "MXINT4 has");
+}
 
 Result<MoePlan> plan_cpu_int4_experts(const MoeProblem& problem, const ExpertWeights& first) {
   FEWBIT_TRY(check_int4(problem));
@@ -159,7 +173,7 @@ Result<void> pack_cpu_int4_expert(const MoeProblem& problem, const MoePlan& plan
 }
 
 Result<MoePlan> plan_xpu_int4_experts(const MoeProblem& problem, const ExpertWeights& first) {
-  FEWBIT_TRY(check_int4(problem));
+  FEWBIT_TRY(check_xpu_int4(problem));
   MoePlan plan;
   plan.experts = problem.num_experts;
   FEWBIT_TRY(plan_xpu(problem, w13_stack(first), plan));
@@ -174,7 +188,7 @@ Result<void> pack_xpu_int4_expert(const MoeProblem& problem, const MoePlan& plan
 }
 
 Result<MoePlan> plan_mxint4_experts(const MoeProblem& problem, const ExpertWeights& first) {
-  FEWBIT_TRY(check_int4(problem));
+  FEWBIT_TRY(check_mxint4(problem));
   MoePlan plan;
   plan.experts = problem.num_experts;
   FEWBIT_TRY(plan_mxint4(w13_stack(first), plan));

@@ -6,6 +6,12 @@
 
 namespace fewbit::foreign {
 
+// Errors unsupported: no 4-bit integers; stored zero points that the kernels have no place for; a
+// zero point of all codes that is not the middle.
+Result<void> check_cpu_int4(const MoeProblem& problem);
+Result<void> check_xpu_int4(const MoeProblem& problem);
+Result<void> check_mxint4(const MoeProblem& problem);
+
 Result<MoePlan> plan_cpu_int4_experts(const MoeProblem& problem, const ExpertWeights& first);
 Result<void> pack_cpu_int4_expert(const MoeProblem& problem, const MoePlan& plan,
                                   const ExpertWeights& expert, ExpertSpans to);

@@ -41,6 +41,8 @@ Result<Job> job_of(const MoeProblem& problem) {
                              scheme_text(problem.gate_up), scheme_text(problem.down)),
                  problem.where};
   }
+  FEWBIT_TRY(check_middle_zero(problem.gate_up, problem.where));
+  FEWBIT_TRY(check_middle_zero(problem.down, problem.where));
   Job job;
   job.bits = dtype_bits(problem.down.weight);
   job.group_size = out.cols == 0 ? -1 : out.cols;
@@ -132,6 +134,12 @@ Result<void> put_result(const MoePlan& plan, ExpertSpans to, const std::string& 
 }
 
 }  // namespace
+
+Result<void> check_marlin(const MoeProblem& problem) {
+  if (is_nvfp4(problem)) return check_nvfp4(problem);
+  const Result<Job> job = job_of(problem);
+  return job ? Result<void>() : job.error();
+}
 
 Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeights& first) {
   if (is_nvfp4(problem)) return plan_packed_nvfp4_experts(problem, first);

@@ -7,6 +7,8 @@
 
 namespace fewbit::foreign {
 
+// Error unsupported: weights that have no form here, or not one form for both matrices.
+Result<void> check_marlin(const MoeProblem& problem);
 Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeights& first);
 Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
                                 const ExpertWeights& expert, ExpertSpans to);

@@ -12,6 +12,7 @@ namespace fewbit::foreign {
 struct Preparation {
   decltype(Backend::plan_moe) plan = nullptr;
   decltype(Backend::pack_expert) pack = nullptr;
+  decltype(Backend::check_prepare) check = nullptr;
 };
 
 struct Identity {
@@ -24,6 +25,7 @@ struct Identity {
 };
 
 // Errors unsupported: there is nothing to prepare; another engine runs it.
+Result<void> refuse_to_prepare(const MoeProblem& problem);
 Result<MoePlan> refuse_to_plan(const MoeProblem& problem, const ExpertWeights& first);
 Result<void> refuse_to_pack(const MoeProblem& problem, const MoePlan& plan,
                             const ExpertWeights& expert, ExpertSpans to);
@@ -53,6 +55,8 @@ constexpr Backend backend(const Identity& identity) {
       .engine = identity.engine,
       .only_forced = identity.only_forced,
       .arithmetic = rules.arithmetic,
+      .check_prepare =
+          identity.preparation.check != nullptr ? identity.preparation.check : refuse_to_prepare,
   };
 }
 

@@ -41,7 +41,8 @@ const Backend sglang_marlin_backend = foreign::backend<foreign::rules>({
     .name = "sglang_marlin",
     .summary = "Marlin of SGLang",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert},
+    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
+                    foreign::check_marlin},
 });
 
 }  // namespace fewbit

@@ -34,7 +34,8 @@ const Backend sglang_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .summary = "TensorRT-LLM int4 of FlashInfer in SGLang, groups of 32",
     .layout = "trtllm_mxint4",
     .only_forced = "--moe-runner-backend flashinfer_trtllm",
-    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert},
+    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
+                    foreign::check_mxint4},
 });
 
 }  // namespace fewbit

@@ -41,7 +41,8 @@ const Backend trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .summary = "TensorRT-LLM int4 of FlashInfer, groups of 32",
     .layout = "trtllm_mxint4",
     .only_forced = "VLLM_USE_FLASHINFER_MOE_INT4=1 (default 0)",
-    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert},
+    .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
+                    foreign::check_mxint4},
 });
 
 }  // namespace fewbit

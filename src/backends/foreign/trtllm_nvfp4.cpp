@@ -36,7 +36,8 @@ const Backend trtllm_nvfp4_backend = foreign::backend<foreign::rules>({
     .name = "flashinfer_trtllm_nvfp4",
     .summary = "TensorRT-LLM NVFP4 of FlashInfer, W4A4",
     .layout = "trtllm_fp4",
-    .preparation = {foreign::plan_trtllm_nvfp4_experts, foreign::pack_trtllm_nvfp4_expert},
+    .preparation = {foreign::plan_trtllm_nvfp4_experts, foreign::pack_trtllm_nvfp4_expert,
+                    foreign::check_nvfp4},
 });
 
 }  // namespace fewbit

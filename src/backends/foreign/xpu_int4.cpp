@@ -40,7 +40,8 @@ const Backend xpu_int4_backend = foreign::backend<foreign::rules>({
     .name = "xpu_int4",
     .summary = "vLLM on XPU, 4-bit integers",
     .layout = "xpu_int4",
-    .preparation = {foreign::plan_xpu_int4_experts, foreign::pack_xpu_int4_expert},
+    .preparation = {foreign::plan_xpu_int4_experts, foreign::pack_xpu_int4_expert,
+                    foreign::check_xpu_int4},
 });
 
 }  // namespace fewbit
