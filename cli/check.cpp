@@ -311,7 +311,8 @@ Result<int> run_check(const Options& options) {
     return check_prepared({.path = options.path,
                            .source = options.source,
                            .headers_only = options.headers_only,
-                           .json = options.json});
+                           .json = options.json,
+                           .device = options.device.text});
   }
   if (!options.source.empty()) {
     return Error{ErrorCode::invalid_argument, "only a prepared model is compared with its source",

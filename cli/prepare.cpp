@@ -21,7 +21,7 @@ struct Options : CommonOptions {
   std::string output;
   std::string device;
   std::string activation_dtype = "bf16";
-  bool verify = false;
+  std::string exchange = "none";
   PrepareOptions prepare;
 };
 
@@ -43,6 +43,9 @@ void print_report(const Options& options, const PrepareReport& report) {
   print_out("  {} -> {}, packed at {:.2f} GB/s, {:.1f} s with flushing\n",
             bytes_text(report.source_bytes), bytes_text(report.output_bytes),
             gigabytes_a_second(report.packed_source_bytes, report.packing_seconds), report.seconds);
+  if (!report.verified) return;
+  print_out("  verified: {} files have their hashes, {} experts unpack to the source's bits\n",
+            report.verified->files, report.verified->experts);
 }
 
 Json report_json(const Options& options, const PrepareReport& report) {
@@ -63,6 +66,9 @@ Json report_json(const Options& options, const PrepareReport& report) {
   out.set("gb_per_second", gigabytes_a_second(report.packed_source_bytes, report.packing_seconds));
   out.set("seconds", report.seconds);
   out.set("peak_rss_bytes", peak_rss_bytes());
+  if (!report.verified) return out;
+  out.set("verified_files", report.verified->files);
+  out.set("verified_experts", report.verified->experts);
   return out;
 }
 
@@ -90,6 +96,7 @@ Error told_by_option(const Error& error, const Checkpoint& source, const Prepare
 
 Result<int> run_prepare(Options& options) {
   FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
+  FEWBIT_TRY(options.prepare.exchange, exchange_from_name(options.exchange));
   if (!options.device.empty()) {
     const auto device = describe_device(options.device);
     if (!device) return as_usage(device.error(), "--device");
@@ -97,30 +104,19 @@ Result<int> run_prepare(Options& options) {
   }
   FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
-  Json out;
-  {
-    ProgressBar bar("preparing", Unit::bytes);
-    options.prepare.progress = bar.callback();
-    const auto report = prepare_checkpoint(source, options.output, options.prepare, *pool);
-    if (!report) return told_by_option(report.error(), source, options.prepare.split);
-    if (options.json) {
-      out = report_json(options, *report);
-    } else {
-      print_report(options, *report);
-    }
+  ProgressBar checking("checking", Unit::modules);
+  ProgressBar preparing("preparing", Unit::bytes);
+  ProgressBar verifying("verifying", Unit::bytes);
+  options.prepare.checking_progress = checking.callback();
+  options.prepare.progress = preparing.callback();
+  options.prepare.verify_progress = verifying.callback();
+  const auto report = prepare_checkpoint(source, options.output, options.prepare, *pool);
+  if (!report) return told_by_option(report.error(), source, options.prepare.split);
+  if (options.json) {
+    print_json(report_json(options, *report));
+  } else {
+    print_report(options, *report);
   }
-  if (options.verify) {
-    ProgressBar bar("verifying", Unit::bytes);
-    FEWBIT_TRY(const VerifyReport verified,
-               verify_prepared(options.output, &source, bar.callback(), *pool));
-    out.set("verified_files", verified.files);
-    out.set("verified_experts", verified.experts);
-    if (!options.json) {
-      print_out("  verified: {} files have their hashes, {} experts unpack to the source's bits\n",
-                verified.files, verified.experts);
-    }
-  }
-  if (options.json) print_json(out);
   return exit_fine;
 }
 
@@ -144,13 +140,16 @@ void add_prepare(CLI::App& app, int& exit_code) {
       ->check(ranks);
   command->add_option("--rank", split.rank, "Which slice: expert rank * TP + tensor rank")
       ->check(CLI::Range(0, 1 << 30));
-  command->add_flag("--verify", options->verify,
-                    "Then check every hash, unpack every expert and compare it with the source");
+  add_exchange_option(*command, options->exchange);
+  command->add_flag("--verify", options->prepare.verify,
+                    "Before OUT appears: check every hash, plan again from the source and compare "
+                    "every field, unpack every expert and compare it");
   command->add_flag("--restart", options->prepare.restart,
                     "Drop what an earlier run has left unfinished");
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(
+      "The source is checked first, as `fewbit check` does: errors in it are refused.\n"
       "Works in OUT.partial; after any interruption the same command goes on where it was and "
       "gives\nthe same bytes. eval and generate take OUT as they take DIR.\n"
       "Examples:\n  fewbit prepare models/tiny-moe -o tiny-moe-prepared --verify\n"

@@ -10,6 +10,8 @@
 #include "fewbit/prepare.hpp"
 #include "prepared/manifest.hpp"
 #include "progress.hpp"
+#include "select/backend.hpp"
+#include "select/select.hpp"
 #include "table.hpp"
 
 namespace fewbit::cli {
@@ -31,17 +33,25 @@ std::string target_text(const PreparedManifest& manifest) {
                      layouts_text(first.plan), alike, manifest.layers.size());
 }
 
-// Which backend opens it on this machine, or why none does.
-std::string reader_text(const PreparedModel& model) {
-  const auto device = detect_cpu();
+// Which backend takes its first layer on a device, or why none does.
+std::string reader_text(const PreparedModel& model, const std::string& device_text) {
+  const auto device = describe_device(device_text);
   if (!device) return device.error().message();
-  const std::vector<int> layers = model.layers();
-  if (layers.empty()) return "no layers";
-  const auto layer = model.layer(layers.front(), DType::bf16, 1, *device, {});
-  return layer ? "runs on " + layer->selection.chosen : layer.error().message();
+  const PreparedLayerInfo& first = model.manifest().layers.front();
+  const Backend& backend = *find_backend(first.backend);
+  if (backend.runs_here()) {
+    const auto layer = model.layer(first.layer, DType::bf16, 1, *device, {});
+    return layer ? "runs on " + layer->selection.chosen : layer.error().message();
+  }
+  const std::vector<Refusal> refusals = refusals_of(backend, first.problem, *device);
+  const std::string whose = fmt::format("{} of {}", backend.name, engine_name(backend.engine));
+  if (refusals.empty()) return fmt::format("read by {}; fewbit does not run it", whose);
+  return fmt::format("{} refuses it: {}", whose, refusals_text(refusals));
 }
 
-Json page_json(const PreparedModel& model) {
+std::string place_text(const std::string& device) { return device == "cpu" ? "here" : device; }
+
+Json page_json(const PreparedModel& model, const std::string& device) {
   const PreparedManifest& manifest = model.manifest();
   Json out;
   out.set("path", model.folder().string());
@@ -54,11 +64,12 @@ Json page_json(const PreparedModel& model) {
   out.set("files", static_cast<std::uint64_t>(manifest.files.size()));
   out.set("prepared_bytes", model.bytes());
   out.set("source_xxh3_128", manifest.source_hash);
-  out.set("here", reader_text(model));
+  out.set("device", device);
+  out.set("here", reader_text(model, device));
   return out;
 }
 
-void print_page(const PreparedModel& model) {
+void print_page(const PreparedModel& model, const std::string& device) {
   const PreparedManifest& manifest = model.manifest();
   Table table({Align::left, Align::left});
   table.add({"prepared", fmt::format("{}  ({} files, experts {})", model.folder().string(),
@@ -70,7 +81,7 @@ void print_page(const PreparedModel& model) {
     if (file.name.ends_with(".safetensors")) names += (names.empty() ? "" : ", ") + file.name;
   }
   table.add({"source", fmt::format("hash {} ({})", manifest.source_hash, names)});
-  table.add({"here", reader_text(model)});
+  table.add({place_text(device), reader_text(model, device)});
   print_out("{}", Lines{table.text(0)});
 }
 
@@ -86,6 +97,7 @@ Result<VerifyReport> verify(const PreparedCheck& check, Executor& executor) {
 }  // namespace
 
 Result<int> check_prepared(const PreparedCheck& check) {
+  FEWBIT_TRY(describe_device(check.device));
   FEWBIT_TRY(const PreparedModel model, PreparedModel::open(check.path));
   std::optional<VerifyReport> verified;
   if (!check.headers_only) {
@@ -93,21 +105,23 @@ Result<int> check_prepared(const PreparedCheck& check) {
     FEWBIT_TRY(verified, verify(check, *pool));
   }
   if (check.json) {
-    Json out = page_json(model);
+    Json out = page_json(model, check.device);
     if (verified) out.set("verified_files", verified->files);
     if (!check.source.empty() && verified) out.set("verified_experts", verified->experts);
     print_json(out);
     return exit_fine;
   }
-  print_page(model);
+  print_page(model, check.device);
   if (!verified) {
     print_out("sizes and headers fit; contents were not read\n");
   } else {
     print_out("{} files ({}) have their hashes\n", verified->files, bytes_text(verified->bytes));
   }
   if (!check.source.empty() && verified) {
-    print_out("{} experts unpack to the source's bits, all other tensors are the same\n",
-              verified->experts);
+    print_out(
+        "{} experts unpack to the source's bits, all other tensors and every field of the manifest "
+        "are the source's\n",
+        verified->experts);
   }
   return exit_fine;
 }
@@ -134,12 +148,12 @@ Result<int> inspect_prepared(const std::string& path, const CommonOptions& optio
     }
   }
   if (options.json) {
-    Json out = page_json(model);
+    Json out = page_json(model, "cpu");
     out.set("buffers", layers);
     print_json(out);
     return exit_fine;
   }
-  print_page(model);
+  print_page(model, "cpu");
   print_out("\n{}", Lines{table.text()});
   return exit_fine;
 }

@@ -13,6 +13,7 @@ struct PreparedCheck {
   std::string source;         // empty: only its own hashes
   bool headers_only = false;  // no hashes either
   bool json = false;
+  std::string device = "cpu";  // that is asked whether it can run the layers
 };
 // Opens it, checks every hash, compares it with its source when one is given, and says what it is.
 Result<int> check_prepared(const PreparedCheck& check);

@@ -89,6 +89,14 @@ Result<Parallel> SpreadOptions::parallel() const {
   return parallel;
 }
 
+void add_exchange_option(CLI::App& command, std::string& exchange) {
+  command
+      .add_option("--exchange", exchange,
+                  "How tokens reach their experts' ranks: none, allgather, deepep_high_throughput, "
+                  "deepep_low_latency, nixl, flashinfer_one_sided, flashinfer_two_sided")
+      ->check(CLI::Validator(check_exchange, "EXCHANGE"));
+}
+
 void add_spread_options(CLI::App& command, SpreadOptions& options) {
   command
       .add_option("--engine", options.engine,
@@ -98,11 +106,7 @@ void add_spread_options(CLI::App& command, SpreadOptions& options) {
       ->check(CLI::Range(1, 1 << 16));
   command.add_option("--ep", options.expert, "Ranks that hold different experts")
       ->check(CLI::Range(1, 1 << 16));
-  command
-      .add_option("--exchange", options.exchange,
-                  "How tokens reach their experts' ranks: none, allgather, deepep_high_throughput, "
-                  "deepep_low_latency, nixl, flashinfer_one_sided, flashinfer_two_sided")
-      ->check(CLI::Validator(check_exchange, "EXCHANGE"));
+  add_exchange_option(command, options.exchange);
 }
 
 void add_any_backend_option(CLI::App& command, std::string& name) {

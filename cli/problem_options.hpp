@@ -13,6 +13,8 @@ struct DeviceOption {
 };
 void add_device_option(CLI::App& command, DeviceOption& option);
 
+void add_exchange_option(CLI::App& command, std::string& exchange);
+
 struct SpreadOptions {
   std::string engine = "fewbit";
   std::string exchange = "none";

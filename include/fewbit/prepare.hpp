@@ -35,10 +35,21 @@ struct PrepareOptions {
   std::optional<DeviceInfo> device;  // that it is prepared for; empty: this machine
   DType activation_dtype = DType::bf16;
   PrepareSplit split;
+  // How tokens will reach the experts: kernels of other engines may need one or another.
+  TokenExchange exchange = TokenExchange::none;
   bool restart = false;  // drop what an earlier run has left unfinished
+  bool verify = false;   // as verify_prepared, before the output appears
   // Finished experts are noted at least this often; what was not noted is done again.
   std::chrono::milliseconds journal_interval{250};
-  ProgressFn progress;  // in bytes of the source
+  ProgressFn progress;           // in bytes of the source
+  ProgressFn checking_progress;  // modules of the source, before anything is written
+  ProgressFn verify_progress;    // in bytes of the output
+};
+
+struct VerifyReport {
+  std::int64_t files = 0;
+  std::int64_t experts = 0;  // unpacked and found equal to the source
+  std::uint64_t bytes = 0;   // hashed
 };
 
 struct PrepareReport {
@@ -52,37 +63,40 @@ struct PrepareReport {
   double packing_seconds = 0;             // from the mapped source to the written file
   double seconds = 0;                     // with hashes and flushing
   std::uint64_t packed_source_bytes = 0;  // read by this run
+  std::optional<VerifyReport> verified;   // when asked for
 };
 
 // Writes the folder `output`: prepared experts, everything else as in the source, and
-// fewbit_prepared.json with a hash of every file. Each expert goes from the mapped source straight
-// into its final place; memory for one expert a thread. Works in "<output>.partial" with the
-// journal "<output>.partial.journal", so that the same call goes on after any interruption and
-// gives the same bytes; the output appears when it is complete.
-// Errors: invalid_argument (output exists or is the source; ranks that don't fit, with the legal
-// ones; an unfinished output of other options or of a source that has changed, naming what
-// differs), unsupported (GGUF, no routed experts, backend), io (full disk, another run at work),
-// cancelled, and those of gather_moe.
+// fewbit_prepared.json with a hash of every file and of itself. Each expert goes from the mapped
+// source straight into its final place; memory for one expert a thread. Works in
+// "<output>.partial" with the journal "<output>.partial.journal", so that the same call goes on
+// after any interruption and gives the same bytes; the output appears when it is complete (and
+// verified). Nothing stays of a job that can't succeed: experts that can't be packed, a
+// verification that fails.
+// The source is checked first, as `fewbit check` does. A source file has changed when its size,
+// its times of change (of content and of status) or the hash of its header are not what they were.
+// Errors: inconsistent (errors in the source: the findings), invalid_argument (output exists or is
+// the source; ranks that don't fit, with the legal ones; an unfinished output of other options or
+// of a source that has changed, naming what differs; a side file whose name can't be kept),
+// unsupported (no routed experts, backend, a layout that has no place for the weights), io (full
+// disk, another run at work), cancelled, and those of gather_moe.
 Result<PrepareReport> prepare_checkpoint(const Checkpoint& source,
                                          const std::filesystem::path& output,
                                          const PrepareOptions& options, Executor& executor);
 
-struct VerifyReport {
-  std::int64_t files = 0;
-  std::int64_t experts = 0;  // unpacked and found equal to the source
-  std::uint64_t bytes = 0;   // hashed
-};
 // Whether a folder holds a prepared model.
 bool is_prepared(const std::filesystem::path& folder);
-// Content hash of every file; with a source also that every expert, unpacked, has the source's own
-// codes and scales, and that all other tensors are the same. Errors: corrupt (file and both
-// hashes), inconsistent (the expert and the part that differ).
+// Content hash of every file; with a source also that every field of the manifest is what preparing
+// that source gives, that every expert, unpacked, has the source's own codes and scales, and that
+// all other tensors are the same. Errors: corrupt (file and both hashes), inconsistent (the field
+// with both values; the expert and the part that differ).
 Result<VerifyReport> verify_prepared(const std::filesystem::path& folder, const Checkpoint* source,
                                      const ProgressFn& progress, Executor& executor);
 
 struct PreparedManifest;
 
-// An open prepared model: every header and size was checked, no weight was read.
+// An open prepared model: the manifest has its own hash, every header and size was checked, no
+// weight was read.
 class PreparedModel {
  public:
   // Errors: not_found (no fewbit_prepared.json, a file is missing), corrupt (file and numbers),

@@ -77,6 +77,26 @@ inline constexpr EnumNames<BufferUse, 3> use_names{{
     {BufferUse::verbatim, "verbatim"},
     {BufferUse::at_open, "at_open"},
 }};
+inline constexpr EnumNames<Routing, 9> routing_names{{
+    {Routing::softmax, "softmax"},
+    {Routing::renormalize, "renormalize"},
+    {Routing::deepseek_v3, "deepseek_v3"},
+    {Routing::llama4, "llama4"},
+    {Routing::sigmoid, "sigmoid"},
+    {Routing::sigmoid_renormalize, "sigmoid_renormalize"},
+    {Routing::minimax2, "minimax2"},
+    {Routing::sqrt_softplus, "sqrt_softplus"},
+    {Routing::other, "other"},
+}};
+inline constexpr EnumNames<TokenExchange, 7> exchange_names{{
+    {TokenExchange::none, "none"},
+    {TokenExchange::allgather, "allgather"},
+    {TokenExchange::deepep_high_throughput, "deepep_high_throughput"},
+    {TokenExchange::deepep_low_latency, "deepep_low_latency"},
+    {TokenExchange::nixl, "nixl"},
+    {TokenExchange::flashinfer_one_sided, "flashinfer_one_sided"},
+    {TokenExchange::flashinfer_two_sided, "flashinfer_two_sided"},
+}};
 
 template <class Enum, std::size_t count>
 std::string_view enum_name(const EnumNames<Enum, count>& names, Enum value) {

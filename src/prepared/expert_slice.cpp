@@ -42,6 +42,13 @@ std::vector<float> part(const std::vector<float>& bias, const ExpertSlice& slice
   return {bias.begin() + slice.first_feature, bias.begin() + slice.first_feature + slice.features};
 }
 
+// "model.layers.0.mlp.experts expert 3 down"
+Result<QuantizedTensor> named(Result<QuantizedTensor> tensor, const std::string& where,
+                              const char* matrix) {
+  if (tensor) return tensor;
+  return Error{tensor.error().code, tensor.error().what, fmt::format("{} {}", where, matrix)};
+}
+
 }  // namespace
 
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
@@ -65,14 +72,19 @@ Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
                      .all_features = first.up.n};
 }
 
-Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice) {
+Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice,
+                                   const std::string& where) {
   if (slice.features == slice.all_features) return expert;
+  const auto rows = [&](const QuantizedTensor& tensor, const char* name) {
+    return named(slice_rows(tensor, slice.first_feature, slice.features), where, name);
+  };
   ExpertWeights out;
-  FEWBIT_TRY(out.up, slice_rows(expert.up, slice.first_feature, slice.features));
+  FEWBIT_TRY(out.up, rows(expert.up, "up"));
   if (expert.gate) {
-    FEWBIT_TRY(out.gate, slice_rows(*expert.gate, slice.first_feature, slice.features));
+    FEWBIT_TRY(out.gate, rows(*expert.gate, "gate"));
   }
-  FEWBIT_TRY(out.down, slice_columns(expert.down, slice.first_feature, slice.features));
+  FEWBIT_TRY(out.down,
+             named(slice_columns(expert.down, slice.first_feature, slice.features), where, "down"));
   out.gate_bias = part(expert.gate_bias, slice);
   out.up_bias = part(expert.up_bias, slice);
   if (slice.first_feature == 0) {

@@ -27,7 +27,9 @@ struct ExpertSlice {
 // outside of them, more ranks than units or experts (with the legal numbers).
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
                                const PrepareSplit& split, const std::string& where);
-// The features of one expert. Only the first tensor rank adds the bias of down.
-Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice);
+// The features of one expert; `where` is its name. Only the first tensor rank adds the bias of
+// down. Errors unsupported, with the name of the matrix: it can't be cut there.
+Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice,
+                                   const std::string& where);
 
 }  // namespace fewbit

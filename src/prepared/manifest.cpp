@@ -10,6 +10,7 @@
 #include "checkpoint/json.hpp"
 #include "checkpoint/mapped_file.hpp"
 #include "core/quote.hpp"
+#include "prepared/content_hash.hpp"
 #include "prepared/json_fields.hpp"
 #include "prepared/problem_json.hpp"
 
@@ -103,7 +104,33 @@ Result<PreparedLayerInfo> parse_layer(const JsonFields& fields) {
   return layer;
 }
 
+// A part of `all` that begins at `first`, the rank's of so many.
+Result<void> check_share(const PreparedLayerInfo& layer, const char* what, std::int64_t first,
+                         std::int64_t size, std::int64_t all, int rank, int ranks,
+                         const std::string& where) {
+  const bool begins = (rank == 0) == (first == 0);
+  const bool ends = (rank == ranks - 1) == (first + size == all);
+  if (begins && ends) return {};
+  return Error{ErrorCode::corrupt,
+               fmt::format("layers: {} {} to {} of {} of layer {} are not those of rank {} of {}",
+                           what, first, first + size - 1, all, layer.layer, rank, ranks),
+               where};
+}
+
+Result<void> check_slice(const PreparedLayerInfo& layer, const PrepareSplit& split,
+                         const std::string& where) {
+  FEWBIT_TRY(check_share(layer, "experts", layer.first_expert, layer.problem.num_experts,
+                         layer.all_experts, split.rank / split.tensor_ranks, split.expert_ranks,
+                         where));
+  return check_share(layer, "features", layer.first_feature, layer.problem.intermediate_size,
+                     layer.all_features, split.rank % split.tensor_ranks, split.tensor_ranks,
+                     where);
+}
+
 Result<void> check_layers(const PreparedManifest& manifest, const std::string& where) {
+  if (manifest.layers.empty()) {
+    return Error{ErrorCode::corrupt, "layers: none, expected at least one", where};
+  }
   int previous = -1;
   for (const PreparedLayerInfo& layer : manifest.layers) {
     if (layer.layer <= previous) {
@@ -121,17 +148,13 @@ Result<void> check_layers(const PreparedManifest& manifest, const std::string& w
                                layer.layer, manifest.files.size()),
                    where};
     }
+    FEWBIT_TRY(check_slice(layer, manifest.split, where));
   }
   return {};
 }
 
-}  // namespace
-
-std::string buffer_tensor_name(const PreparedLayerInfo& layer, const PlannedBuffer& buffer) {
-  return fmt::format("{}.{}:{}", layer.problem.where, buffer.name, buffer.layout);
-}
-
-Json manifest_json(const PreparedManifest& manifest) {
+// All but the hash of it.
+Json content_json(const PreparedManifest& manifest) {
   Json::Array layers;
   for (const PreparedLayerInfo& layer : manifest.layers) layers.push_back(layer_json(layer));
   Json source;
@@ -144,6 +167,23 @@ Json manifest_json(const PreparedManifest& manifest) {
   out.set("source", std::move(source));
   out.set("layers", Json(std::move(layers)));
   out.set("files", files_json(manifest.files));
+  return out;
+}
+
+std::string hash_of(const Json& content) {
+  const std::string text = content.dump();
+  return hash_bytes(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+std::string buffer_tensor_name(const PreparedLayerInfo& layer, const PlannedBuffer& buffer) {
+  return fmt::format("{}.{}:{}", layer.problem.where, buffer.name, buffer.layout);
+}
+
+Json manifest_json(const PreparedManifest& manifest) {
+  Json out = content_json(manifest);
+  out.set("xxh3_128", hash_of(out));
   return out;
 }
 
@@ -174,6 +214,12 @@ Result<PreparedManifest> parse_manifest(const Json& json, const std::string& whe
   }
   FEWBIT_TRY(manifest.files, parse_files(fields, "files"));
   FEWBIT_TRY(check_layers(manifest, where));
+  FEWBIT_TRY(const std::string stated, fields.text("xxh3_128"));
+  const std::string hash = hash_of(content_json(manifest));
+  if (stated != hash) {
+    return fields.bad("xxh3_128", fmt::format("{}, but the fields have {}: one was changed",
+                                              quote(stated), quote(hash)));
+  }
   return manifest;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/prepared_folder.hpp"
 #include "fewbit/prepare.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/selection.hpp"
@@ -17,8 +18,8 @@ namespace fewbit {
 
 class Json;
 
-inline constexpr std::string_view manifest_name = "fewbit_prepared.json";
-inline constexpr std::int64_t manifest_version = 1;
+inline constexpr std::string_view manifest_name = prepared_manifest_name;
+inline constexpr std::int64_t manifest_version = 2;
 
 // The routed experts of one layer, in a file of their own.
 struct PreparedLayerInfo {
@@ -51,9 +52,11 @@ struct PreparedManifest {
 // "model.layers.3.mlp.experts.up.codes:cpu_f4_lane16": the tensor of a buffer.
 std::string buffer_tensor_name(const PreparedLayerInfo& layer, const PlannedBuffer& buffer);
 
+// With its own hash, over everything else as one line of JSON in the order of this function.
 Json manifest_json(const PreparedManifest& manifest);
-// Every field is checked: kinds, ranges, names below the folder, sums. Errors: corrupt, `where` is
-// the file, what = "layers[3].problem.top_k: expected …, found …"; unsupported for another version.
+// Every field is checked: kinds, ranges, names below the folder, sums, the slice of each layer
+// against the split, the hash of all of them. Errors: corrupt, `where` is the file, what =
+// "layers[3].problem.top_k: expected …, found …"; unsupported for another version.
 Result<PreparedManifest> parse_manifest(const Json& json, const std::string& where);
 // Error not_found when the folder holds no manifest.
 Result<PreparedManifest> read_manifest(const std::filesystem::path& folder);

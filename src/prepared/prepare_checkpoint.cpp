@@ -9,14 +9,13 @@
 
 #include "checkpoint/json.hpp"
 #include "checkpoint/leftovers.hpp"
-#include "checkpoint/mapped_file.hpp"
+#include "checkpoint/prepared_folder.hpp"
 #include "checkpoint/system_error.hpp"
 #include "checkpoint/target_path.hpp"
-#include "core/quote.hpp"
-#include "prepared/content_hash.hpp"
+#include "prepared/check_source.hpp"
+#include "prepared/output_manifest.hpp"
 #include "prepared/prepare_plan.hpp"
 #include "prepared/prepare_work.hpp"
-#include "scheme/plain_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -61,9 +60,10 @@ class Job {
     if (complete && (!is_there(journal_path_) || is_there(folder_))) return target_exists();
     FEWBIT_TRY(Journal journal, Journal::open(journal_path_));
     FEWBIT_TRY(begin(journal, complete));
-    if (!complete) {
-      const auto done = write(journal, executor);
-      if (!done) return done.error();
+    const auto done = complete ? verify(target_, executor) : write(journal, executor);
+    if (!done) {
+      if (is_hopeless(done.error())) drop(journal, complete ? target_ : folder_);
+      return done.error();
     }
     FEWBIT_TRY(journal.remove());
     FEWBIT_TRY(sync_folder(target_.parent_path()));
@@ -131,10 +131,7 @@ class Job {
     auto files = open_files();
     if (!files) {
       // Nothing was done yet: a full disk keeps nothing of it.
-      if (fresh_) {
-        static_cast<void>(remove_tree(folder_));
-        static_cast<void>(journal.remove());
-      }
+      if (fresh_) drop(journal, folder_);
       return files.error();
     }
     report_.resumed_experts = experts_of(done_);
@@ -148,6 +145,7 @@ class Job {
     FEWBIT_TRY(work.close());
     FEWBIT_TRY(check_unchanged(plan_.sources));
     FEWBIT_TRY(write_small_files(work.hashes()));
+    FEWBIT_TRY(verify(folder_, executor));
     FEWBIT_TRY(unmark_unfinished(folder_));
     FEWBIT_TRY(sync_folder(folder_ / "prepared"));
     FEWBIT_TRY(sync_folder(folder_));
@@ -180,7 +178,7 @@ class Job {
     for (std::size_t task = 0; task < done_.size(); ++task) {
       if (plan_.tasks[task].file == i) done_[task] = false;
     }
-    FEWBIT_TRY(remove_tree(path));
+    if (is_there(path)) FEWBIT_TRY(remove_tree(path));
     FEWBIT_TRY(OutputFile file, OutputFile::create(path, plan_.file_bytes(i)));
     FEWBIT_TRY(write_fixed(file, i));
     return file;
@@ -199,48 +197,37 @@ class Job {
   }
 
   Result<void> write_small(const std::string& name, std::span<const std::byte> content) const {
-    FEWBIT_TRY(remove_tree(folder_ / name));
+    if (is_there(folder_ / name)) FEWBIT_TRY(remove_tree(folder_ / name));
     FEWBIT_TRY(OutputFile file, OutputFile::create(folder_ / name, content.size()));
     FEWBIT_TRY(file.write(content, 0));
     FEWBIT_TRY(file.sync());
     return file.close();
   }
 
-  Result<void> write_listed(const std::string& name, std::span<const std::byte> content,
-                            PreparedManifest& manifest) const {
-    FEWBIT_TRY(write_small(name, content));
-    manifest.files.push_back({.name = name, .bytes = content.size(), .hash = hash_bytes(content)});
+  // Side files of the source, then the manifest, which makes it a prepared model.
+  Result<void> write_small_files(const std::vector<std::string>& hashes) const {
+    FEWBIT_TRY(const std::vector<SmallFile> small, small_files(source_, plan_));
+    for (const SmallFile& file : small) FEWBIT_TRY(write_small(file.name, file.bytes()));
+    const PreparedManifest manifest = output_manifest(plan_, options_.split, hashes, small);
+    const std::string text = manifest_json(manifest).dump(1) + "\n";
+    return write_small(std::string(manifest_name), bytes_of(text));
+  }
+
+  Result<void> verify(const fs::path& folder, Executor& executor) {
+    if (!options_.verify) return {};
+    FEWBIT_TRY(report_.verified,
+               verify_prepared(folder, &source_, options_.verify_progress, executor));
     return {};
   }
 
-  // Side files of the source, then the manifest, which makes it a prepared model.
-  Result<void> write_small_files(const std::vector<std::string>& hashes) {
-    PreparedManifest manifest;
-    manifest.split = options_.split;
-    manifest.source_hash = source_hash(plan_.sources);
-    for (std::size_t i = 0; i < plan_.files(); ++i) {
-      manifest.files.push_back(
-          {.name = plan_.file_name(i), .bytes = plan_.file_bytes(i), .hash = hashes[i]});
-    }
-    for (const SourceFile& file : plan_.sources) {
-      manifest.source.push_back({.name = file.name, .bytes = file.bytes, .hash = file.hash});
-      if (file.weights) continue;
-      FEWBIT_TRY(const auto content, MappedFile::open(file.path));
-      if (hash_bytes(content->bytes()) != file.hash) {
-        return Error{ErrorCode::inconsistent, "has changed while the model was prepared",
-                     file.path.string()};
-      }
-      if (plan_.plain_rest && is_config_file(file.path)) continue;
-      FEWBIT_TRY(write_listed(file.name, content->bytes(), manifest));
-    }
-    if (plan_.plain_rest) {
-      FEWBIT_TRY(const auto config, source_.json_file("config.json"));
-      const std::string text = without_quantization(*config).dump(2) + "\n";
-      FEWBIT_TRY(write_listed("config.json", bytes_of(text), manifest));
-    }
-    for (const PlannedLayer& layer : plan_.layers) manifest.layers.push_back(layer.info);
-    const std::string text = manifest_json(manifest).dump(1) + "\n";
-    return write_small(std::string(manifest_name), bytes_of(text));
+  // Whatever runs next would meet the same: unlike a full disk or a cancellation.
+  static bool is_hopeless(const Error& error) {
+    return error.code != ErrorCode::io && error.code != ErrorCode::cancelled &&
+           error.code != ErrorCode::limit;
+  }
+  static void drop(Journal& journal, const fs::path& folder) {
+    // The journal tells whose the folder is.
+    if (remove_tree(folder)) static_cast<void>(journal.remove());
   }
 
   std::int64_t experts_of(const std::vector<bool>& tasks) const {
@@ -295,6 +282,8 @@ Result<PrepareReport> prepare_checkpoint(const Checkpoint& source, const fs::pat
   FEWBIT_TRY(const fs::path target, target_path(output));
   FEWBIT_TRY(check_apart(source, target));
   FEWBIT_TRY(const Identified identified, identify(source));
+  FEWBIT_TRY(refuse_prepared(source.directory(), "prepare"));
+  FEWBIT_TRY(check_source(source, identified, options.checking_progress));
   FEWBIT_TRY(const PreparePlan plan, plan_prepare(source, identified, options));
   return Job(source, options, plan, target).run(executor);
 }

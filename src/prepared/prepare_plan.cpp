@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "canonical/one_global.hpp"
+#include "core/quote.hpp"
 #include "scheme/layer_config.hpp"
 
 namespace fewbit {
@@ -49,18 +51,21 @@ std::string experts_name(const LayerExperts& experts, int layer) {
                                  : name.substr(0, at + word.size());
 }
 
+// Whether a backend's layout may have no place for two global scales of gate and up.
+bool may_want_one_global(const Backend& backend, const MoeProblem& problem) {
+  return !backend.runs_here() && problem.gate_up.scale && problem.gate_up.scale->has_global;
+}
+
 class Planner {
  public:
-  Planner(const Checkpoint& source, const Identified& identified, const PrepareOptions& options)
-      : source_(source), identified_(identified), options_(options) {}
+  // again: a manifest that says which backend each layer is for; nullptr: they are selected.
+  Planner(const Checkpoint& source, const Identified& identified, const PrepareOptions& options,
+          const PreparedManifest* again)
+      : source_(source), identified_(identified), options_(options), again_(again) {}
 
   Result<PreparePlan> plan() {
     if (source_.gguf_metadata() != nullptr) {
       return Error{ErrorCode::unsupported, "a GGUF file, expected a safetensors checkpoint",
-                   source_.directory().string()};
-    }
-    if (is_prepared(source_.directory())) {
-      return Error{ErrorCode::unsupported, "a prepared model already",
                    source_.directory().string()};
     }
     if (const Backend* forced = find_backend(options_.backend)) engine_ = forced->engine;
@@ -75,6 +80,7 @@ class Planner {
     FEWBIT_TRY(add_rest());
     add_tasks();
     FEWBIT_TRY(plan_.sources, source_files(source_));
+    FEWBIT_TRY(check_names());
     identify_job();
     return std::move(plan_);
   }
@@ -100,7 +106,9 @@ class Planner {
     if (!made) return Error{made.error().code, made.error().what, where};
     made->num_experts = slice.experts;
     made->expert_map = slice.experts < slice.all_experts;
-    made->parallel = {.tensor = options_.split.tensor_ranks, .expert = options_.split.expert_ranks};
+    made->parallel = {.tensor = options_.split.tensor_ranks,
+                      .expert = options_.split.expert_ranks,
+                      .exchange = options_.exchange};
     made->where = where;
     return made;
   }
@@ -117,15 +125,14 @@ class Planner {
     }
     FEWBIT_TRY(const ExpertWeights any, layer.experts.read(source_, 0));
     FEWBIT_TRY(layer.slice, plan_slice(any, count, options_.split, where));
-    FEWBIT_TRY(const ExpertWeights first, slice_expert(any, layer.slice));
-    FEWBIT_TRY(const MoeProblem problem, problem_of(first, layer.slice, where));
-    FEWBIT_TRY(const Selection selection,
-               select_backend(problem, device_, {.backend = options_.backend, .engine = engine_}));
-    layer.backend = find_backend(selection.chosen);
-    FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, first));
+    FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
+    FEWBIT_TRY(MoeProblem problem, problem_of(cut, layer.slice, where));
+    FEWBIT_TRY(layer.backend, backend_of(problem, number));
+    FEWBIT_TRY(check_layout(layer, problem));
+    FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, cut));
     layer.info.layer = number;
     layer.info.file = fmt::format("prepared/layer-{:05}.safetensors", number);
-    layer.info.backend = selection.chosen;
+    layer.info.backend = layer.backend->name;
     layer.info.problem = problem;
     layer.info.first_expert = layer.slice.first_expert;
     layer.info.all_experts = layer.slice.all_experts;
@@ -133,6 +140,60 @@ class Planner {
     layer.info.all_features = layer.slice.all_features;
     FEWBIT_TRY(layer.file, plan_layer_file(layer.info));
     plan_.layers.push_back(std::move(layer));
+    return {};
+  }
+
+  Result<const Backend*> backend_of(const MoeProblem& problem, int number) const {
+    if (again_ == nullptr) {
+      FEWBIT_TRY(
+          const Selection selection,
+          select_backend(problem, device_, {.backend = options_.backend, .engine = engine_}));
+      return find_backend(selection.chosen);
+    }
+    const auto& layers = again_->layers;
+    const auto at = std::ranges::find(layers, number, &PreparedLayerInfo::layer);
+    if (at != layers.end()) return find_backend(at->backend);
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("layer {} of the source is not among the {} prepared layers", number,
+                             layers.size()),
+                 problem.where};
+  }
+
+  // What only the weights tell is settled here too: once begun, a layer can be packed.
+  Result<void> check_layout(const PlannedLayer& layer, MoeProblem& problem) const {
+    problem.two_scale_experts = 0;
+    std::int64_t first = -1;
+    if (may_want_one_global(*layer.backend, problem)) {
+      for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
+        FEWBIT_TRY(const ExpertWeights expert,
+                   layer.experts.read(source_, layer.slice.first_expert + e));
+        if (!keeps_two_globals(expert)) continue;
+        if (problem.two_scale_experts++ == 0) first = layer.slice.first_expert + e;
+      }
+    }
+    const std::string reason = layer.backend->why_unprepared(problem);
+    if (reason.empty()) return {};
+    const std::string expert = first < 0 ? "" : fmt::format(" (the first is expert {})", first);
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("{} is described, not preparable: {}{}", layer.backend->name, reason, expert),
+        problem.where};
+  }
+
+  // A side file must not take the place of what is packed.
+  Result<void> check_names() const {
+    for (std::size_t i = 0; i < plan_.files(); ++i) {
+      const std::string name = plan_.file_name(i);
+      const std::string first = name.substr(0, name.find('/'));
+      const auto at = std::ranges::find_if(plan_.sources, [&](const SourceFile& file) {
+        return !file.weights && file.name == first;
+      });
+      if (at == plan_.sources.end()) continue;
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("the source has a file {}, where prepare writes {}", quote(first),
+                               quote(name)),
+                   at->path.string()};
+    }
     return {};
   }
 
@@ -208,16 +269,17 @@ class Planner {
     job.emplace_back("tensor ranks", std::to_string(options_.split.tensor_ranks));
     job.emplace_back("expert ranks", std::to_string(options_.split.expert_ranks));
     job.emplace_back("rank", std::to_string(options_.split.rank));
+    job.emplace_back("token exchange", exchange_name(options_.exchange));
     job.emplace_back("tasks", std::to_string(plan_.tasks.size()));
     for (const SourceFile& file : plan_.sources) {
-      job.emplace_back("source " + file.name, fmt::format("{} bytes, modified at {} ns, hash {}",
-                                                          file.bytes, file.modified, file.hash));
+      job.emplace_back("source " + file.name, source_facts(file));
     }
   }
 
   const Checkpoint& source_;
   const Identified& identified_;
   const PrepareOptions& options_;
+  const PreparedManifest* again_;
   Engine engine_ = Engine::fewbit;  // whose kernels read it
   ModelConfig config_;
   DeviceInfo device_;
@@ -236,7 +298,18 @@ std::uint64_t PreparePlan::file_bytes(std::size_t file) const {
 
 Result<PreparePlan> plan_prepare(const Checkpoint& source, const Identified& identified,
                                  const PrepareOptions& options) {
-  return Planner(source, identified, options).plan();
+  return Planner(source, identified, options, nullptr).plan();
+}
+
+Result<PreparePlan> plan_again(const Checkpoint& source, const Identified& identified,
+                               const PreparedManifest& manifest) {
+  const PreparedLayerInfo& first = manifest.layers.front();
+  PrepareOptions options;
+  options.backend = first.backend;
+  options.activation_dtype = first.problem.activation_dtype;
+  options.split = manifest.split;
+  options.exchange = first.problem.parallel.exchange;
+  return Planner(source, identified, options, &manifest).plan();
 }
 
 }  // namespace fewbit

@@ -54,4 +54,9 @@ struct PreparePlan {
 Result<PreparePlan> plan_prepare(const Checkpoint& source, const Identified& identified,
                                  const PrepareOptions& options);
 
+// What preparing the source for the backends, the split and the activations of a manifest gives: to
+// compare. Errors: as above; inconsistent for a layer that the manifest lacks.
+Result<PreparePlan> plan_again(const Checkpoint& source, const Identified& identified,
+                               const PreparedManifest& manifest);
+
 }  // namespace fewbit

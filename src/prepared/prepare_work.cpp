@@ -13,6 +13,15 @@
 #include "select/problem.hpp"
 
 namespace fewbit {
+namespace {
+
+// The expert, then what in it: "w13".
+Error within(const Error& error, const std::string& where) {
+  const bool said = error.where.empty() || where.starts_with(error.where);
+  return Error{error.code, error.what, said ? where : where + " " + error.where};
+}
+
+}  // namespace
 
 // Memory for one expert's shares, kept from one expert to the next.
 struct PrepareWork::Scratch {
@@ -137,17 +146,17 @@ Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std:
   const std::int64_t number = layer.slice.first_expert + expert;
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
   FEWBIT_TRY(const ExpertWeights whole, layer.experts.read(source_, number));
-  const auto cut = slice_expert(whole, layer.slice);
-  if (!cut) return Error{cut.error().code, cut.error().what, where};
-  FEWBIT_TRY(check_expert(layer.info.problem, where, *cut));
+  FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
+  FEWBIT_TRY(check_expert(layer.info.problem, where, cut));
   FEWBIT_TRY(scratch.lay_out(plan));
-  FEWBIT_TRY(layer.backend->pack_expert(layer.info.problem, plan, *cut, scratch.shares));
+  const auto packed = layer.backend->pack_expert(layer.info.problem, plan, cut, scratch.shares);
+  if (!packed) return within(packed.error(), where);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
     const std::uint64_t to =
         layer.file.begin[i] + static_cast<std::uint64_t>(expert) * buffer.expert_bytes;
     if (buffer.use == BufferUse::verbatim) {
-      FEWBIT_TRY(const Tensor part, verbatim_share(buffer, *cut, where));
+      FEWBIT_TRY(const Tensor part, verbatim_share(buffer, cut, where));
       FEWBIT_TRY(target_.files[file].write(part.view.bytes, to));
     } else {
       FEWBIT_TRY(target_.files[file].write(scratch.shares[i], to));

@@ -7,6 +7,7 @@
 
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/system_error.hpp"
+#include "core/quote.hpp"
 #include "fewbit/prepare.hpp"
 #include "prepared/layer_file.hpp"
 #include "prepared/manifest.hpp"
@@ -34,6 +35,29 @@ Result<void> check_file(const fs::path& folder, const PreparedFile& file) {
                path.string()};
 }
 
+// The manifest's own layer gives the header that the file has: sizes, layouts and places.
+Result<void> check_layer(const PreparedLayerInfo& layer, const MappedFile& file,
+                         const std::string& where) {
+  if (find_backend(layer.backend) == nullptr) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("layer {} is prepared for the unknown backend {}", layer.layer,
+                             quote(layer.backend)),
+                 where};
+  }
+  FEWBIT_TRY(const LayerFile planned, plan_layer_file(layer));
+  const auto header = std::as_bytes(std::span(planned.header));
+  if (file.bytes().size() == planned.bytes &&
+      std::ranges::equal(header, file.bytes().first(header.size()))) {
+    return {};
+  }
+  return Error{
+      ErrorCode::corrupt,
+      fmt::format("{} bytes whose header is not the one of layer {} in {}, which gives {} "
+                  "bytes, {} of them header",
+                  file.bytes().size(), layer.layer, manifest_name, planned.bytes, header.size()),
+      file.path().string()};
+}
+
 // The backends that may try, in order: a forced one alone.
 std::vector<std::string> readers(const Selection& selection) {
   if (selection.forced) return {selection.chosen};
@@ -52,10 +76,7 @@ struct PreparedModel::State {
   std::vector<PreparedMemory> memory;  // of each layer
 };
 
-bool is_prepared(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / manifest_name, ignored);
-}
+bool is_prepared(const fs::path& folder) { return holds_prepared_model(folder); }
 
 Result<PreparedModel> PreparedModel::open(const fs::path& folder) {
   auto state = std::make_shared<State>();
@@ -67,6 +88,7 @@ Result<PreparedModel> PreparedModel::open(const fs::path& folder) {
   for (const PreparedLayerInfo& layer : state->manifest.layers) {
     FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.file));
     FEWBIT_TRY(PreparedMemory memory, map_layer(layer, file));
+    FEWBIT_TRY(check_layer(layer, *file, (folder / manifest_name).string()));
     state->memory.push_back(std::move(memory));
   }
   PreparedModel model;

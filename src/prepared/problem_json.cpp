@@ -137,6 +137,40 @@ Result<Scheme> parse_scheme(const JsonFields& fields) {
   return scheme;
 }
 
+namespace {
+
+Json router_json(const MoeProblem& problem) {
+  Json out;
+  out.set("routing", enum_name(routing_names, problem.routing));
+  out.set("groups", problem.router_groups);
+  out.set("top_groups", problem.top_groups);
+  out.set("logits", dtype_json(problem.router_dtype));
+  out.set("experts", problem.routed_experts);
+  out.set("tensor_ranks", problem.parallel.tensor);
+  out.set("expert_ranks", problem.parallel.expert);
+  out.set("token_exchange", enum_name(exchange_names, problem.parallel.exchange));
+  return out;
+}
+
+Result<int> parse_int(const JsonFields& fields, std::string_view key, std::int64_t low) {
+  FEWBIT_TRY(const std::int64_t value, fields.integer(key, low, most_size));
+  return static_cast<int>(value);
+}
+
+Result<void> parse_router(const JsonFields& fields, MoeProblem& problem) {
+  FEWBIT_TRY(problem.routing, parse_enum(fields, "routing", routing_names));
+  FEWBIT_TRY(problem.router_groups, parse_int(fields, "groups", 0));
+  FEWBIT_TRY(problem.top_groups, parse_int(fields, "top_groups", 0));
+  FEWBIT_TRY(problem.router_dtype, parse_dtype(fields, "logits"));
+  FEWBIT_TRY(problem.routed_experts, fields.integer("experts", 0, most_size));
+  FEWBIT_TRY(problem.parallel.tensor, parse_int(fields, "tensor_ranks", 1));
+  FEWBIT_TRY(problem.parallel.expert, parse_int(fields, "expert_ranks", 1));
+  FEWBIT_TRY(problem.parallel.exchange, parse_enum(fields, "token_exchange", exchange_names));
+  return {};
+}
+
+}  // namespace
+
 Json problem_json(const MoeProblem& problem) {
   Json out;
   out.set("hidden_size", problem.hidden_size);
@@ -151,6 +185,7 @@ Json problem_json(const MoeProblem& problem) {
   out.set("expert_map", problem.expert_map);
   out.set("biases", problem.biases);
   out.set("where", problem.where);
+  out.set("router", router_json(problem));
   return out;
 }
 
@@ -172,6 +207,8 @@ Result<MoeProblem> parse_problem(const JsonFields& fields) {
   FEWBIT_TRY(problem.expert_map, fields.boolean("expert_map"));
   FEWBIT_TRY(problem.biases, fields.boolean("biases"));
   FEWBIT_TRY(problem.where, fields.text("where"));
+  FEWBIT_TRY(const JsonFields router, fields.object("router"));
+  FEWBIT_TRY(parse_router(router, problem));
   return problem;
 }
 

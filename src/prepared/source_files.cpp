@@ -7,8 +7,11 @@
 #include <cerrno>
 
 #include "checkpoint/mapped_file.hpp"
+#include "checkpoint/prepared_folder.hpp"
 #include "checkpoint/side_files.hpp"
 #include "checkpoint/system_error.hpp"
+#include "core/quote.hpp"
+#include "core/utf8.hpp"
 #include "prepared/content_hash.hpp"
 
 namespace fewbit {
@@ -23,8 +26,8 @@ std::span<const std::byte> header_of(std::span<const std::byte> file) {
   return file.first(std::min<std::uint64_t>(file.size(), 8 + length));
 }
 
-std::int64_t modified(const struct stat& status) {
-  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+std::int64_t nanoseconds(const struct timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 Result<struct stat> status_of(const std::filesystem::path& path) {
@@ -39,14 +42,26 @@ Result<SourceFile> describe(const std::filesystem::path& path, bool weights) {
   SourceFile out;
   out.path = path;
   out.name = path.filename().string();
+  if (utf8_valid_prefix(out.name) != out.name.size()) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("the file name {} is no UTF-8, which {} can't hold", quote(out.name),
+                             prepared_manifest_name),
+                 path.parent_path().string()};
+  }
   out.weights = weights;
   out.bytes = file->bytes().size();
-  out.modified = modified(status);
+  out.modified = nanoseconds(status.st_mtim);
+  out.changed = nanoseconds(status.st_ctim);
   out.hash = hash_bytes(weights ? header_of(file->bytes()) : file->bytes());
   return out;
 }
 
 }  // namespace
+
+std::string source_facts(const SourceFile& file) {
+  return fmt::format("{} bytes, modified at {} ns, changed at {} ns, hash {}", file.bytes,
+                     file.modified, file.changed, file.hash);
+}
 
 Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
   std::vector<SourceFile> files;
@@ -66,12 +81,15 @@ Result<void> check_unchanged(const std::vector<SourceFile>& files) {
   for (const SourceFile& file : files) {
     FEWBIT_TRY(const struct stat status, status_of(file.path));
     const auto bytes = static_cast<std::uint64_t>(status.st_size);
-    if (bytes == file.bytes && modified(status) == file.modified) continue;
+    const std::int64_t modified = nanoseconds(status.st_mtim);
+    const std::int64_t changed = nanoseconds(status.st_ctim);
+    if (bytes == file.bytes && modified == file.modified && changed == file.changed) continue;
     return Error{
         ErrorCode::inconsistent,
-        fmt::format("has changed while the model was prepared: {} bytes, changed at {} ns; it had "
-                    "{}, changed at {} ns",
-                    bytes, modified(status), file.bytes, file.modified),
+        fmt::format(
+            "has changed while the model was prepared: {} bytes, modified at {} ns, changed "
+            "at {} ns; it had {}, modified at {} ns, changed at {} ns",
+            bytes, modified, changed, file.bytes, file.modified, file.changed),
         file.path.string()};
   }
   return {};

@@ -16,13 +16,19 @@ struct SourceFile {
   std::string name;
   bool weights = false;  // a shard; else a side file, which is copied
   std::uint64_t bytes = 0;
-  std::int64_t modified = 0;  // nanoseconds since 1970
+  std::int64_t modified = 0;  // content, in nanoseconds since 1970
+  std::int64_t changed = 0;   // content or status: no call sets it back
   std::string hash;           // of a shard's header, or of the whole side file
 };
 
-// Shards first, in order, then side files. Errors: io, not_found, corrupt.
+// "12 bytes, modified at 3 ns, changed at 4 ns, hash …": the facts that must stay as they are.
+std::string source_facts(const SourceFile& file);
+
+// Shards first, in order, then side files. Errors: io, not_found, corrupt; invalid_argument for a
+// name that is no UTF-8, which no manifest can hold.
 Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint);
-// Error inconsistent: a file has another size or time of change than it had, both named.
+// Error inconsistent: a file has another size or another time than it had, both named. A file whose
+// content was changed and its time of modification set back has another time of change.
 Result<void> check_unchanged(const std::vector<SourceFile>& files);
 // Over names, sizes and hashes.
 std::string source_hash(const std::vector<SourceFile>& files);

@@ -4,20 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include "canonical/layer_experts.hpp"
 #include "fewbit/prepare.hpp"
 #include "prepared/content_hash.hpp"
-#include "prepared/expert_slice.hpp"
-#include "prepared/layer_file.hpp"
-#include "prepared/manifest.hpp"
-#include "prepared/source_files.hpp"
-#include "select/backend.hpp"
-#include "select/prepare_moe.hpp"
+#include "prepared/json_difference.hpp"
+#include "prepared/output_manifest.hpp"
+#include "prepared/verify_expert.hpp"
 
 namespace fewbit {
 namespace {
@@ -72,118 +67,49 @@ Error differs(const std::string& where, std::string what) {
   return Error{ErrorCode::inconsistent, std::move(what), where};
 }
 
-Result<void> compare_part(const char* name, const Tensor& prepared, const Tensor& source,
-                          const std::string& where) {
-  const auto a = prepared.view.bytes;
-  const auto b = source.view.bytes;
-  const auto at = std::ranges::mismatch(a, b);
-  if (at.in1 == a.end() && at.in2 == b.end()) return {};
-  return differs(where, fmt::format("{} differ from the source at byte {} of {} (source {})", name,
-                                    at.in1 - a.begin(), a.size(), b.size()));
-}
-
-Result<void> compare_matrix(const QuantizedTensor& prepared, const QuantizedTensor& source,
-                            const std::string& where) {
-  FEWBIT_TRY(compare_part("codes", prepared.codes, source.codes, where));
-  FEWBIT_TRY(compare_part("scales", prepared.scales, source.scales, where));
-  FEWBIT_TRY(compare_part("zero points", prepared.zero_points, source.zero_points, where));
-  FEWBIT_TRY(compare_part("offsets", prepared.offsets, source.offsets, where));
-  FEWBIT_TRY(compare_part("g_idx", prepared.g_idx, source.g_idx, where));
-  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
-  if (bits(prepared.global_scale) == bits(source.global_scale)) return {};
-  return differs(where, fmt::format("global scale is {}, the source's {}", prepared.global_scale,
-                                    source.global_scale));
-}
-
-// Layouts that can't be undone are made again and compared.
-Result<void> compare_packed(const Backend& backend, const PreparedLayerInfo& layer,
-                            const ExpertWeights& source, ConstExpertSpans shares,
-                            const std::string& where) {
-  const MoePlan& plan = layer.plan;
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<std::span<std::byte>> again;
-  for (const PlannedBuffer& buffer : plan.buffers) {
-    const bool verbatim = buffer.use == BufferUse::verbatim;
-    again.emplace_back(memory.emplace_back(verbatim ? 0 : buffer.expert_bytes));
+// The rest of the model: its header as it would be written now, its tensors as the source's.
+Result<void> compare_rest(const std::filesystem::path& folder, const PreparePlan& plan,
+                          const Checkpoint& source) {
+  const std::filesystem::path path = folder / plan.file_name(0);
+  FEWBIT_TRY(const auto file, MappedFile::open(path));
+  const auto header = std::as_bytes(std::span(plan.rest.shards.front().header));
+  if (file->bytes().size() != plan.file_bytes(0) ||
+      !std::ranges::equal(header, file->bytes().first(header.size()))) {
+    return differs(path.string(),
+                   fmt::format("{} bytes whose header is not the one that the source gives ({} "
+                               "tensors, {} bytes)",
+                               file->bytes().size(), plan.kept.size(), plan.file_bytes(0)));
   }
-  FEWBIT_TRY(backend.pack_expert(layer.problem, plan, source, again));
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    std::span<const std::byte> want = again[i];
-    if (plan.buffers[i].use == BufferUse::verbatim) {
-      FEWBIT_TRY(const Tensor part, verbatim_share(plan.buffers[i], source, where));
-      want = part.view.bytes;
-    }
-    if (!std::ranges::equal(want, shares[i])) {
-      return differs(where, fmt::format("buffer {} differs from the source packed again",
-                                        plan.buffers[i].name));
-    }
-  }
-  return {};
-}
-
-// One layer of the prepared model beside the same layer of the source.
-struct LayerPair {
-  const PreparedLayerInfo* info = nullptr;
-  const Backend* backend = nullptr;
-  LayerExperts experts;
-  ExpertSlice slice;
-  PreparedMemory memory;
-};
-
-Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PreparedLayerInfo& info,
-                             const Checkpoint& source, const Identified& identified,
-                             const PrepareSplit& split) {
-  LayerPair pair;
-  pair.info = &info;
-  pair.backend = find_backend(info.backend);
-  if (pair.backend == nullptr) {
-    return Error{ErrorCode::unsupported, "prepared for the unknown backend " + info.backend,
-                 info.problem.where};
-  }
-  FEWBIT_TRY(pair.experts, LayerExperts::find(identified, info.layer));
-  FEWBIT_TRY(const ExpertWeights first, pair.experts.read(source, 0));
-  FEWBIT_TRY(pair.slice, plan_slice(first, pair.experts.count(), split, info.problem.where));
-  if (pair.slice.experts != info.plan.experts ||
-      pair.slice.features != info.problem.intermediate_size) {
-    return differs(
-        info.problem.where,
-        fmt::format("{} experts of {} features, the source gives {} of {}", info.plan.experts,
-                    info.problem.intermediate_size, pair.slice.experts, pair.slice.features));
-  }
-  FEWBIT_TRY(const auto file, MappedFile::open(folder / info.file));
-  FEWBIT_TRY(pair.memory, map_layer(info, file));
-  return pair;
-}
-
-Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
-  const std::int64_t number = pair.slice.first_expert + static_cast<std::int64_t>(e);
-  const std::string where = fmt::format("{} expert {}", pair.info->problem.where, number);
-  FEWBIT_TRY(const ExpertWeights whole, pair.experts.read(source, number));
-  FEWBIT_TRY(const ExpertWeights want, slice_expert(whole, pair.slice));
-  const ConstExpertSpans shares = pair.memory.experts[e];
-  if (pair.backend->unpack_expert == nullptr) {
-    return compare_packed(*pair.backend, *pair.info, want, shares, where);
-  }
-  FEWBIT_TRY(const ExpertWeights got,
-             pair.backend->unpack_expert(pair.info->problem, pair.info->plan, shares));
-  if (got.gate.has_value() != want.gate.has_value()) return differs(where, "gate is missing");
-  if (want.gate) FEWBIT_TRY(compare_matrix(*got.gate, *want.gate, where + " gate"));
-  FEWBIT_TRY(compare_matrix(got.up, want.up, where + " up"));
-  return compare_matrix(got.down, want.down, where + " down");
-}
-
-Result<void> compare_rest(const std::filesystem::path& folder, const Checkpoint& source) {
   FEWBIT_TRY(const Checkpoint rest, Checkpoint::open(folder));
   for (const TensorInfo& info : rest.tensors()) {
     const TensorInfo* other = source.find(info.name);
     if (other == nullptr || other->dtype != info.dtype || other->shape != info.shape) {
       return differs(info.name, "not in the source with this type and shape");
     }
-    FEWBIT_TRY(compare_part("bytes", rest.tensor(info), source.tensor(*other), info.name));
+    FEWBIT_TRY(compare_bytes("bytes", rest.tensor(info).view.bytes,
+                             source.tensor(*other).view.bytes, info.name));
     rest.release(info);
     source.release(*other);
   }
   return {};
+}
+
+// Every field against what preparing the source for the same backends and slice gives. Hashes of
+// large files are the model's own: their content is compared by itself.
+Result<void> compare_manifest(const std::filesystem::path& folder, const PreparedManifest& found,
+                              const PreparePlan& plan, const Checkpoint& source) {
+  std::vector<std::string> hashes;
+  for (std::size_t i = 0; i < plan.files(); ++i) {
+    const auto at = std::ranges::find(found.files, plan.file_name(i), &PreparedFile::name);
+    hashes.push_back(at == found.files.end() ? "" : at->hash);
+  }
+  FEWBIT_TRY(const std::vector<SmallFile> small, small_files(source, plan));
+  const auto difference = json_difference(
+      manifest_json(output_manifest(plan, found.split, hashes, small)), manifest_json(found));
+  if (!difference) return {};
+  return differs((folder / manifest_name).string(),
+                 fmt::format("{}: {}, the source gives {}", difference->path, difference->found,
+                             difference->expected));
 }
 
 Result<std::int64_t> compare_source(const std::filesystem::path& folder,
@@ -198,10 +124,12 @@ Result<std::int64_t> compare_source(const std::filesystem::path& folder,
                                "made from {}",
                                hash, manifest.source_hash));
   }
-  FEWBIT_TRY(compare_rest(folder, source));
+  FEWBIT_TRY(const PreparePlan plan, plan_again(source, identified, manifest));
+  FEWBIT_TRY(compare_manifest(folder, manifest, plan, source));
+  FEWBIT_TRY(compare_rest(folder, plan, source));
   std::int64_t experts = 0;
-  for (const PreparedLayerInfo& info : manifest.layers) {
-    FEWBIT_TRY(const LayerPair pair, pair_layer(folder, info, source, identified, manifest.split));
+  for (const PlannedLayer& layer : plan.layers) {
+    FEWBIT_TRY(const LayerPair pair, pair_layer(folder, layer));
     const std::uint64_t each = pair.memory.mapped_bytes / pair.memory.experts.size();
     FEWBIT_TRY(tasks.run(executor, pair.memory.experts.size(),
                          [&](std::size_t e, int worker) -> Result<void> {
@@ -209,7 +137,7 @@ Result<std::int64_t> compare_source(const std::filesystem::path& folder,
                            tasks.add(each, worker);
                            return {};
                          }));
-    experts += info.plan.experts;
+    experts += layer.info.plan.experts;
   }
   return experts;
 }

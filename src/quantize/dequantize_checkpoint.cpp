@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "canonical/transpose.hpp"
+#include "checkpoint/prepared_folder.hpp"
 #include "core/convert.hpp"
 #include "core/number_text.hpp"
 #include "quantize/complete.hpp"
@@ -291,6 +292,7 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
                  fmt::format("target is {}, expected bf16, f16 or f32", dtype_name(options.dtype)),
                  ""};
   }
+  FEWBIT_TRY(refuse_prepared(source.directory(), "convert"));
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(check_complete(source, identified));
   FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/prepared_folder.hpp"
 #include "quantize/complete.hpp"
 #include "quantize/quantize_files.hpp"
 #include "quantize/quantize_matrix.hpp"
@@ -123,6 +124,7 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
     return Error{ErrorCode::unsupported,
                  fmt::format("scheme is \"{}\", expected one of: nvfp4", options.scheme), ""};
   }
+  FEWBIT_TRY(refuse_prepared(source.directory(), "quantize"));
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(const QuantizePlan plan, plan_quantization(source, identified, options));
   FEWBIT_TRY(check_complete(source, identified));

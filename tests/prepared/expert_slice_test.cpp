@@ -24,7 +24,7 @@ MoeWeights sliced(const MoeWeights& whole, const ExpertSlice& slice) {
       .hidden_size = whole.hidden_size, .intermediate_size = slice.features, .experts = {}};
   for (std::int64_t e = 0; e < slice.experts; ++e) {
     const auto& expert = whole.experts[static_cast<std::size_t>(slice.first_expert + e)];
-    part.experts.push_back(*slice_expert(expert, slice));
+    part.experts.push_back(*slice_expert(expert, slice, "test"));
   }
   return part;
 }
@@ -234,6 +234,21 @@ TEST(SliceColumns, RefusesACutInsideAGroup) {
   const auto part = slice_columns(int4(4, 64, ActOrder::none), 16, 32);
   ASSERT_FALSE(part);
   EXPECT_EQ(part.error().message(), "columns [16, 48) of 64, expected multiples of 32");
+}
+
+// Act-order keeps all 8 groups in every part.
+TEST(SliceExpert, NamesTheMatrixThatCanNotBeCut) {
+  ExpertWeights expert;
+  expert.up = int4(256, 32, ActOrder::none);
+  expert.down = int4(4, 256, ActOrder::group);
+  ExpertSlice slice{.experts = 1, .all_experts = 1, .features = 8, .all_features = 256};
+  const std::string where = "model.layers.3.mlp.experts expert 5";
+  EXPECT_TRUE(slice_expert(expert, slice, where));
+  slice.features = 6;
+  const auto part = slice_expert(expert, slice, where);
+  ASSERT_FALSE(part);
+  EXPECT_EQ(part.error().message(),
+            where + " down: 6 columns, expected at least one for each of 8 groups");
 }
 
 }  // namespace

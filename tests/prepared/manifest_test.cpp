@@ -76,8 +76,8 @@ TEST(Manifest, RefusesEveryFieldOutOfItsRange) {
   };
   const Case cases[] = {
       {R"("format":"fewbit-prepared")", R"("format":"x")", "format: expected"},
-      {R"("version":1)", R"("version":2)", "version 2, this fewbit reads version 1"},
-      {R"("version":1)", R"("version":"1")", "version: expected an integer"},
+      {R"("version":2)", R"("version":1)", "version 1, this fewbit reads version 2"},
+      {R"("version":2)", R"("version":"2")", "version: expected an integer"},
       {R"("rank":1)", R"("rank":2)", "split.rank: expected an integer from 0 to 1, found 2"},
       {R"("tensor_ranks":1)", R"("tensor_ranks":0)", "split.tensor_ranks: expected"},
       {R"("hidden_size":48)", R"("hidden_size":-1)",
@@ -103,18 +103,47 @@ TEST(Manifest, RefusesEveryFieldOutOfItsRange) {
        "files[0].name: expected a file name below the folder"},
       {R"("bytes":34)", R"("bytes":-1)", "files[0].bytes: expected"},
       {R"("bytes":34)", R"("bytes":18446744073709551616)", "files[0].bytes: expected"},
-      {R"("xxh3_128":"a)", R"("xxh3_128":"g)", ""},
+      {R"("xxh3_128":"a)", R"("xxh3_128":"b)", "xxh3_128: \""},
+      {R"("layers":[)", R"("layers":[],"other":[)", "layers: none, expected at least one"},
+      {R"("first_expert":3)", R"("first_expert":2)",
+       "layers: experts 2 to 4 of 6 of layer 4 are not those of rank 1 of 2"},
+      {R"("first_feature":0)", R"("first_feature":-1)", "layers[0].first_feature: expected"},
+      {R"("all_features":80)", R"("all_features":96)",
+       "layers: features 0 to 79 of 96 of layer 4 are not those of rank 0 of 1"},
+      {R"("token_exchange":"none")", R"("token_exchange":"post")",
+       "layers[0].problem.router.token_exchange: expected one of none, allgather"},
+      {R"("top_k":2)", R"("top_k":1)", "one was changed"},
       {R"("layers":[)", R"("layers":[7,)", "layers[0]: expected an object, found 7"},
       {R"("layers":[)", R"("layers":3,"other":[)", "layers: expected an array of objects, found 3"},
   };
   for (const Case& each : cases) {
     const auto manifest = parsed(replaced(each.from, each.to));
-    if (std::string_view(each.error).empty()) continue;
     ASSERT_FALSE(manifest) << each.to;
     EXPECT_NE(manifest.error().message().find(each.error), std::string::npos)
         << manifest.error().message();
     EXPECT_EQ(manifest.error().where.substr(0, 6), "m.json");
   }
+}
+
+// Every member decides the hash; spaces and the order of members don't.
+TEST(Manifest, HasTheHashOfWhatItSays) {
+  const PreparedManifest manifest = example();
+  EXPECT_TRUE(parsed(manifest_json(manifest).dump(3)));
+  PreparedManifest other = manifest;
+  other.layers[0].problem.router_weight_side = RouterWeightSide::input;
+  const auto hash = [](const PreparedManifest& of) {
+    return *manifest_json(of).find("xxh3_128")->as_string();
+  };
+  EXPECT_NE(hash(manifest), hash(other));
+  Json mixed = manifest_json(other);
+  mixed.set("xxh3_128", hash(manifest));
+  const auto refused = parsed(mixed.dump());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "m.json: xxh3_128: \"" + hash(manifest) +
+                                           "\", but the fields have \"" + hash(other) +
+                                           "\": one was changed");
+  mixed.set("xxh3_128", "");
+  EXPECT_FALSE(parsed(mixed.dump()));
 }
 
 // No cut of the text is taken for a manifest, and none does harm.

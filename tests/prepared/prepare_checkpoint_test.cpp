@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "checkpoint/scratch_folder.hpp"
 #include "fewbit/model.hpp"
@@ -129,6 +130,114 @@ TEST_F(PrepareCheckpoint, IsVerifiedAgainstItsSource) {
   EXPECT_EQ(differs.error().message(),
             "model.layers.2.mlp.experts expert 3 up: codes differ from the source at byte 5 of " +
                 std::to_string(info.bytes) + " (source " + std::to_string(info.bytes) + ")");
+}
+
+// Edited with a hash that fits: the source tells.
+TEST_F(PrepareCheckpoint, EveryFieldIsComparedWithTheSource) {
+  ASSERT_TRUE(prepare("out"));
+  const PreparedManifest good = *read_manifest(folder_ / "out");
+  const auto pool = *make_thread_pool(1);
+  const Checkpoint checkpoint = source();
+  using Edit = void (*)(PreparedManifest&);
+  const std::map<std::string, Edit> edits{
+      {"layers[1].problem.router_weight_side: \"input\", the source gives \"output\"",
+       [](PreparedManifest& m) {
+         m.layers[1].problem.router_weight_side = RouterWeightSide::input;
+       }},
+      {"layers[0].problem.activation.kind: \"gelu\", the source gives \"silu\"",
+       [](PreparedManifest& m) { m.layers[0].problem.activation.kind = Activation::gelu; }},
+      {"layers[0].problem.activation.limit_bits: ",
+       [](PreparedManifest& m) { m.layers[0].problem.activation.limit = 3.0F; }},
+      {"layers[0].problem.top_k: 3, the source gives 2",
+       [](PreparedManifest& m) { m.layers[0].problem.top_k = 3; }},
+      {"layers[0].problem.biases: true, the source gives false",
+       [](PreparedManifest& m) { m.layers[0].problem.biases = true; }},
+      {"layers[0].problem.gate_up.producer: ",
+       [](PreparedManifest& m) { m.layers[0].problem.gate_up.producer = Producer::awq; }},
+      {"layers[0].problem.router.routing: ",
+       [](PreparedManifest& m) { m.layers[0].problem.routing = Routing::llama4; }},
+      {"layers[0].buffers[0].source: \"x\", the source gives ",
+       [](PreparedManifest& m) { m.layers[0].plan.buffers[0].source = "x"; }},
+      {"layer 2 of the source is not among the 1 prepared layers",
+       [](PreparedManifest& m) { m.layers.pop_back(); }},
+      {"source.files[0].bytes: 1, the source gives ",
+       [](PreparedManifest& m) { m.source[0].bytes = 1; }},
+      {"not the source", [](PreparedManifest& m) { m.source_hash[0] ^= 1; }},
+  };
+  for (const auto& [text, edit] : edits) {
+    PreparedManifest bad = good;
+    edit(bad);
+    folder_.write("out/fewbit_prepared.json", manifest_json(bad).dump());
+    ASSERT_TRUE(verify_prepared(folder_ / "out", nullptr, nullptr, *pool)) << text;
+    const auto verified = verify_prepared(folder_ / "out", &checkpoint, nullptr, *pool);
+    ASSERT_FALSE(verified) << text;
+    EXPECT_EQ(verified.error().code, ErrorCode::inconsistent);
+    EXPECT_NE(verified.error().message().find(text), std::string::npos)
+        << verified.error().message();
+  }
+}
+
+// What decides where bytes lie must fit the files already when it is opened.
+TEST_F(PrepareCheckpoint, AManifestThatDoesNotFitItsFilesIsNotOpened) {
+  ASSERT_TRUE(prepare("out"));
+  const PreparedManifest good = *read_manifest(folder_ / "out");
+  using Edit = void (*)(PreparedManifest&);
+  for (const Edit edit :
+       {Edit([](PreparedManifest& m) { m.layers[0].plan.buffers[0].shape[0] /= 2; }),
+        Edit([](PreparedManifest& m) { m.layers[0].plan.buffers.pop_back(); }),
+        Edit([](PreparedManifest& m) { m.layers[0].backend = "none"; }),
+        Edit([](PreparedManifest& m) { m.layers[0].problem.where = "other"; }),
+        Edit([](PreparedManifest& m) { m.layers[0].file = m.layers[1].file; })}) {
+    PreparedManifest bad = good;
+    edit(bad);
+    folder_.write("out/fewbit_prepared.json", manifest_json(bad).dump());
+    const auto model = PreparedModel::open(folder_ / "out");
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().code, ErrorCode::corrupt) << model.error().message();
+  }
+}
+
+TEST_F(PrepareCheckpoint, AFailedVerificationLeavesNothing) {
+  PrepareOptions options;
+  options.verify = true;
+  const auto good = prepare("out", options);
+  ASSERT_TRUE(good) << good.error().message();
+  ASSERT_TRUE(good->verified);
+  EXPECT_EQ(good->verified->experts, 8);
+  fs::remove_all(folder_ / "out");
+  const fs::path layer = folder_ / "out.partial" / "prepared" / "layer-00002.safetensors";
+  bool damaged = false;
+  options.verify_progress = [&](std::uint64_t, std::uint64_t) {
+    if (std::exchange(damaged, true)) return true;
+    std::string bytes = file_content(layer);
+    bytes.back() ^= 1;
+    folder_.write("out.partial/prepared/layer-00002.safetensors", bytes);
+    return true;
+  };
+  const auto failed = prepare("out", options);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().message().find("layer-00002.safetensors: content hash is"),
+            std::string::npos)
+      << failed.error().message();
+  for (const char* name : {"out", "out.partial", "out.partial.journal"}) {
+    EXPECT_FALSE(fs::exists(folder_ / name)) << name;
+  }
+}
+
+// The unfinished output stays, verified when the same call is made again.
+TEST_F(PrepareCheckpoint, AVerificationThatIsStoppedGoesOn) {
+  PrepareOptions options;
+  options.verify = true;
+  options.verify_progress = [](std::uint64_t, std::uint64_t) { return false; };
+  const auto stopped = prepare("out", options);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  options.verify_progress = nullptr;
+  const auto resumed = prepare("out", options);
+  ASSERT_TRUE(resumed) << resumed.error().message();
+  EXPECT_EQ(resumed->resumed_experts, 8);
+  EXPECT_EQ(resumed->verified->experts, 8);
 }
 
 TEST_F(PrepareCheckpoint, LayersOfASliceOpenAndTheModelDoesNot) {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "fewbit/checkpoint.hpp"
+#include "fewbit/quantize.hpp"
+#include "fewbit/scheme.hpp"
+
+namespace fewbit {
+
+// What `fewbit check` finds: nothing is prepared from a checkpoint with errors. Progress in
+// modules. Errors: inconsistent (the first findings, with both sides), cancelled.
+Result<void> check_source(const Checkpoint& source, const Identified& identified,
+                          const ProgressFn& progress);
+
+}  // namespace fewbit

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prepared/verify_expert.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "prepared/expert_slice.hpp"
+#include "select/prepare_moe.hpp"
+
+namespace fewbit {
+namespace {
+
+Error differs(const std::string& where, std::string what) {
+  return Error{ErrorCode::inconsistent, std::move(what), where};
+}
+
+Result<void> compare_part(const char* name, const Tensor& prepared, const Tensor& source,
+                          const std::string& where) {
+  return compare_bytes(name, prepared.view.bytes, source.view.bytes, where);
+}
+
+Result<void> compare_matrix(const QuantizedTensor& prepared, const QuantizedTensor& source,
+                            const std::string& where) {
+  FEWBIT_TRY(compare_part("codes", prepared.codes, source.codes, where));
+  FEWBIT_TRY(compare_part("scales", prepared.scales, source.scales, where));
+  FEWBIT_TRY(compare_part("zero points", prepared.zero_points, source.zero_points, where));
+  FEWBIT_TRY(compare_part("offsets", prepared.offsets, source.offsets, where));
+  FEWBIT_TRY(compare_part("g_idx", prepared.g_idx, source.g_idx, where));
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  if (bits(prepared.global_scale) == bits(source.global_scale)) return {};
+  return differs(where, fmt::format("global scale is {}, the source's {}", prepared.global_scale,
+                                    source.global_scale));
+}
+
+// Layouts that can't be undone are made again and compared.
+Result<void> compare_packed(const Backend& backend, const PreparedLayerInfo& layer,
+                            const ExpertWeights& source, ConstExpertSpans shares,
+                            const std::string& where) {
+  const MoePlan& plan = layer.plan;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::span<std::byte>> again;
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    const bool verbatim = buffer.use == BufferUse::verbatim;
+    again.emplace_back(memory.emplace_back(verbatim ? 0 : buffer.expert_bytes));
+  }
+  FEWBIT_TRY(backend.pack_expert(layer.problem, plan, source, again));
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    std::span<const std::byte> want = again[i];
+    if (plan.buffers[i].use == BufferUse::verbatim) {
+      FEWBIT_TRY(const Tensor part, verbatim_share(plan.buffers[i], source, where));
+      want = part.view.bytes;
+    }
+    if (!std::ranges::equal(want, shares[i])) {
+      return differs(where, fmt::format("buffer {} differs from the source packed again",
+                                        plan.buffers[i].name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> compare_bytes(const char* name, std::span<const std::byte> a,
+                           std::span<const std::byte> b, const std::string& where) {
+  const auto at = std::ranges::mismatch(a, b);
+  if (at.in1 == a.end() && at.in2 == b.end()) return {};
+  return differs(where, fmt::format("{} differ from the source at byte {} of {} (source {})", name,
+                                    at.in1 - a.begin(), a.size(), b.size()));
+}
+
+Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer) {
+  FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.info.file));
+  FEWBIT_TRY(PreparedMemory memory, map_layer(layer.info, file));
+  return LayerPair{.planned = &layer, .memory = std::move(memory)};
+}
+
+Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
+  const PlannedLayer& layer = *pair.planned;
+  const std::int64_t number = layer.slice.first_expert + static_cast<std::int64_t>(e);
+  const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
+  FEWBIT_TRY(const ExpertWeights whole, layer.experts.read(source, number));
+  FEWBIT_TRY(const ExpertWeights want, slice_expert(whole, layer.slice, where));
+  const ConstExpertSpans shares = pair.memory.experts[e];
+  if (layer.backend->unpack_expert == nullptr) {
+    return compare_packed(*layer.backend, layer.info, want, shares, where);
+  }
+  FEWBIT_TRY(const ExpertWeights got,
+             layer.backend->unpack_expert(layer.info.problem, layer.info.plan, shares));
+  if (got.gate.has_value() != want.gate.has_value()) return differs(where, "gate is missing");
+  if (want.gate) FEWBIT_TRY(compare_matrix(*got.gate, *want.gate, where + " gate"));
+  FEWBIT_TRY(compare_matrix(got.up, want.up, where + " up"));
+  return compare_matrix(got.down, want.down, where + " down");
+}
+
+}  // namespace fewbit

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prepared experts against those of their source.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "prepared/layer_file.hpp"
+#include "prepared/prepare_plan.hpp"
+
+namespace fewbit {
+
+// Error inconsistent: the first byte that differs, and both sizes.
+Result<void> compare_bytes(const char* name, std::span<const std::byte> prepared,
+                           std::span<const std::byte> source, const std::string& where);
+
+// One layer of the prepared model beside the same layer of the source.
+struct LayerPair {
+  const PlannedLayer* planned = nullptr;  // from the source
+  PreparedMemory memory;
+};
+// The layer is borrowed.
+Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer);
+
+// Expert e of the slice unpacked, or, where the layout can't be undone, packed again. Error
+// inconsistent: the part that differs.
+Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source);
+
+}  // namespace fewbit

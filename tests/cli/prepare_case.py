@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `fewbit prepare` share: a model large enough to be interrupted, and a folder."""
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+from cli_case import FEWBIT, MODEL, rewrite_header, run_json  # noqa: F401 (for the tests)
+
+
+def run(*args, limit=None, open_files=None):
+    """limit: of bytes in a file that is written."""
+    def set_limits():
+        if limit:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        if open_files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
+    return subprocess.run(
+        [FEWBIT, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        preexec_fn=set_limits,
+    )
+
+
+def content(folder):
+    """Every file below a folder with its bytes."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def bf16(values):
+    return b"".join(struct.pack("<f", value)[2:] for value in values)
+
+
+def other_tensors(config, layers, rng):
+    """Name, shape and bytes of everything but the experts."""
+    hidden, head = config["hidden_size"], config["head_dim"]
+    query = config["num_attention_heads"] * head
+    value = config["num_key_value_heads"] * head
+    shapes = {"model.embed_tokens.weight": [config["vocab_size"], hidden],
+              "model.norm.weight": [hidden]}
+    for layer in range(layers):
+        base = f"model.layers.{layer}"
+        shapes |= {
+            f"{base}.input_layernorm.weight": [hidden],
+            f"{base}.post_attention_layernorm.weight": [hidden],
+            f"{base}.mlp.gate.weight": [config["num_experts"], hidden],
+            f"{base}.self_attn.q_proj.weight": [query, hidden],
+            f"{base}.self_attn.k_proj.weight": [value, hidden],
+            f"{base}.self_attn.v_proj.weight": [value, hidden],
+            f"{base}.self_attn.o_proj.weight": [hidden, query],
+            f"{base}.self_attn.q_norm.weight": [head],
+            f"{base}.self_attn.k_norm.weight": [head],
+        }
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        some = bf16(rng.uniform(0.5, 1.5) for _ in range(min(count, 509)))
+        yield name, shape, (some * (count * 2 // len(some) + 1))[: count * 2]
+
+
+def write_safetensors(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in tensors.values():
+            out.write(data)
+
+
+def write_model(folder, layers=3, experts=24, hidden=512, inner=512, global_scale=random.Random.random):
+    """A random NVFP4 model, large enough that preparing it takes a moment."""
+    rng = random.Random(7)
+    folder.mkdir()
+    config = json.loads((MODEL / "config.json").read_text())
+    config.update(hidden_size=hidden, moe_intermediate_size=inner, num_experts=experts,
+                  num_hidden_layers=layers, vocab_size=256)
+    tensors = {name: ("BF16", shape, data)
+               for name, shape, data in other_tensors(config, layers, rng)}
+    for layer in range(layers):
+        for expert in range(experts):
+            for name, n, k in (("gate_proj", inner, hidden), ("up_proj", inner, hidden),
+                               ("down_proj", hidden, inner)):
+                module = f"model.layers.{layer}.mlp.experts.{expert}.{name}"
+                tensors[f"{module}.weight"] = ("U8", [n, k // 2], rng.randbytes(n * k // 2))
+                tensors[f"{module}.weight_scale"] = (
+                    "F8_E4M3", [n, k // 16],
+                    bytes(0x20 + b % 64 for b in rng.randbytes(n * k // 16)))
+                tensors[f"{module}.weight_scale_2"] = (
+                    "F32", [], struct.pack("<f", global_scale(rng)))
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.out = self.folder / "out"
+        self.partial = self.folder / "out.partial"
+        self.journal = self.folder / "out.partial.journal"
+
+    def expect_error(self, *texts, args, code=1, **limits):
+        result = run(*args, **limits)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stderr)
+
+    def writable_model(self):
+        model = self.folder / "model"
+        shutil.copytree(MODEL, model)
+        for path in model.iterdir():
+            path.chmod(0o644)
+        return model
+
+    def prepared(self, *args, source=MODEL):
+        result = run("prepare", source, "-o", self.out, *args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def nothing_left(self):
+        self.assertEqual([p.name for p in self.folder.glob("out*")], [])
+
+    def interrupt(self, source, seconds, kind=signal.SIGKILL):
+        process = subprocess.Popen([FEWBIT, "prepare", source, "-o", self.out],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        process.send_signal(kind)
+        return process.wait(timeout=60)
+
+    def leave_unfinished(self, source):
+        """A run that was killed half way; what it would have written."""
+        self.assertEqual(run("prepare", source, "-o", self.out).returncode, 0)
+        finished = content(self.out)
+        for _ in range(200):
+            shutil.rmtree(self.out, ignore_errors=True)
+            self.interrupt(source, random.uniform(0, 0.3))
+            if self.journal.exists() and self.journal.read_text().count("\n") >= 1 and (
+                    self.partial.exists()):
+                return finished
+        self.fail("no run could be interrupted")

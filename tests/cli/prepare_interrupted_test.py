@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""fewbit prepare killed at any moment, and what it finds when it is called again.
+
+usage: prepare_interrupted_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import fcntl
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import unittest
+
+from prepare_case import MODEL, Scratch, content, run, run_json, write_model
+
+KILLS = 20
+
+
+class Interrupted(Scratch):
+    def test_any_interruption_and_the_bytes_are_those_of_one_run(self):
+        source = self.folder / "source"
+        write_model(source)
+        whole = self.folder / "whole"
+        begin = time.monotonic()
+        self.assertEqual(run("prepare", source, "-o", whole).returncode, 0)
+        seconds = time.monotonic() - begin
+        want = content(whole)
+        rng = random.Random(11)
+        complete = 0
+        for kill in range(KILLS):
+            kind = signal.SIGINT if kill % 5 == 4 else signal.SIGKILL
+            code = self.interrupt(source, rng.uniform(0, seconds), kind)
+            self.assertIn(code, (0, 1, -signal.SIGKILL))
+            self.assertFalse(self.out.exists() and self.partial.exists())
+            if self.out.exists() and not self.journal.exists():  # killed too late
+                complete += 1
+                self.assertEqual(content(self.out), want)
+                shutil.rmtree(self.out)
+        report = run_json(self, "prepare", source, "-o", self.out, "--verify")
+        self.assertEqual(content(self.out), want)
+        self.assertEqual(report["verified_experts"], 72)
+        self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
+        self.assertLess(complete, KILLS)
+
+    def test_finished_experts_are_not_done_again(self):
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=8)
+        finished = self.leave_unfinished(source)
+        kept = 11  # tensors that are no expert's
+        # All tasks as done, but for the last: their bytes are those of the finished model.
+        head = self.journal.read_text().splitlines()[0]
+        for name, data in finished.items():
+            if name.endswith(".safetensors"):
+                (self.partial / name).parent.mkdir(exist_ok=True)
+                (self.partial / name).write_bytes(data)
+        self.journal.write_text(head + "\n" + "".join(f"{i}\n" for i in range(kept + 7)) + "18")
+        report = run_json(self, "prepare", source, "-o", self.out, "--verify")
+        self.assertEqual(report["resumed_experts"], 7)
+        self.assertEqual(content(self.out), finished)
+
+    def test_a_changed_source_is_refused_by_name_until_restart(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        with open(source / "model.safetensors", "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\x55")
+        os.utime(source / "model.safetensors", ns=(1, 2))
+        self.expect_error("source model.safetensors: begun with", "modified at 2 ns", "restart",
+                          args=("prepare", source, "-o", self.out))
+        self.assertTrue(self.partial.exists())
+        result = run("prepare", source, "-o", self.out, "--restart", "--verify")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
+
+    def test_a_change_is_seen_although_the_time_of_modification_is_set_back(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        weights = source / "model.safetensors"
+        before = weights.stat()
+        with open(weights, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\x55")
+        os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertEqual(weights.stat().st_mtime_ns, before.st_mtime_ns)
+        self.expect_error("source model.safetensors: begun with", "changed at",
+                          args=("prepare", source, "-o", self.out))
+
+    def test_other_options_are_refused_by_name(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        self.expect_error('backend: begun with "', 'now "reference"', "tensor ranks: begun with",
+                          args=("prepare", source, "-o", self.out, "--backend", "reference",
+                                "--tp", 2))
+
+    def test_a_run_that_ended_before_its_last_step_is_completed(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        journal = self.journal.read_text()
+        self.assertEqual(run("prepare", source, "-o", self.out).returncode, 0)
+        want = content(self.out)
+        self.journal.write_text(journal)
+        self.assertEqual(run("prepare", source, "-o", self.out).returncode, 0)
+        self.assertEqual(content(self.out), want)
+        self.assertFalse(self.journal.exists())
+        self.expect_error("exists already", args=("prepare", source, "-o", self.out))
+
+    def test_two_runs_do_not_share_an_output(self):
+        with open(self.journal, "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.expect_error("another run is at work",
+                              args=("prepare", MODEL, "-o", self.out))
+
+    def test_an_unfinished_folder_without_its_journal_is_left_alone(self):
+        self.partial.mkdir()
+        (self.partial / "mine").write_text("x")
+        self.expect_error("without its journal", args=("prepare", MODEL, "-o", self.out))
+        self.assertTrue((self.partial / "mine").exists())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
