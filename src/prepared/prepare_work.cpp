@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/aligned_buffer.hpp"
-#include "core/checked.hpp"
 #include "prepared/content_hash.hpp"
 #include "select/prepare_moe.hpp"
 #include "select/problem.hpp"
@@ -22,34 +20,6 @@ Error within(const Error& error, const std::string& where) {
 }
 
 }  // namespace
-
-// Memory for one expert's shares, kept from one expert to the next.
-struct PrepareWork::Scratch {
-  AlignedBuffer memory;
-  std::vector<std::span<std::byte>> shares;
-
-  // Shares of packed and at_open buffers, each at its alignment; verbatim ones are empty.
-  Result<void> lay_out(const MoePlan& plan) {
-    std::uint64_t bytes = 0;
-    std::vector<std::uint64_t> begin;
-    for (const PlannedBuffer& buffer : plan.buffers) {
-      begin.push_back(bytes);
-      if (buffer.use == BufferUse::verbatim) continue;
-      bytes += round_up(buffer.expert_bytes, std::uint64_t{AlignedBuffer::alignment});
-    }
-    if (memory.size() < bytes) {
-      FEWBIT_TRY(memory, AlignedBuffer::allocate(bytes));
-    }
-    shares.clear();
-    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-      const PlannedBuffer& buffer = plan.buffers[i];
-      const bool verbatim = buffer.use == BufferUse::verbatim;
-      shares.push_back(verbatim ? std::span<std::byte>{}
-                                : memory.span().subspan(begin[i], buffer.expert_bytes));
-    }
-    return {};
-  }
-};
 
 PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
                          const PrepareOptions& options, Target target)
@@ -80,7 +50,7 @@ Result<void> PrepareWork::run(Executor& executor) {
 
 // Worker 0 is the caller's thread: it reports progress and hears of a cancellation.
 void PrepareWork::work(int worker) {
-  Scratch scratch;
+  ExpertScratch scratch;
   const auto tasks = static_cast<std::int64_t>(plan_.tasks.size());
   const auto all = tasks + static_cast<std::int64_t>(plan_.files());
   while (!stopped()) {
@@ -119,7 +89,7 @@ void PrepareWork::fail(const Error& error) {
   stopped_ = true;
 }
 
-Result<void> PrepareWork::do_task(const PrepareTask& task, Scratch& scratch) {
+Result<void> PrepareWork::do_task(const PrepareTask& task, ExpertScratch& scratch) {
   if (task.file == 0) return copy_tensor(static_cast<std::size_t>(task.index));
   return pack(plan_.layers[task.file - 1], task.file, task.index, scratch);
 }
@@ -141,7 +111,7 @@ Result<void> PrepareWork::copy_tensor(std::size_t index) {
 }
 
 Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
-                               Scratch& scratch) {
+                               ExpertScratch& scratch) {
   const MoePlan& plan = layer.info.plan;
   const std::int64_t number = layer.slice.first_expert + expert;
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);

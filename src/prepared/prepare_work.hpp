@@ -11,6 +11,7 @@
 
 #include "checkpoint/output_file.hpp"
 #include "prepared/prepare_plan.hpp"
+#include "select/expert_scratch.hpp"
 
 namespace fewbit {
 
@@ -36,13 +37,11 @@ class PrepareWork {
   std::uint64_t done_bytes() const { return done_bytes_; }
 
  private:
-  struct Scratch;  // one a worker
-
   void work(int worker);
-  Result<void> do_task(const PrepareTask& task, Scratch& scratch);
+  Result<void> do_task(const PrepareTask& task, ExpertScratch& scratch);
   Result<void> copy_tensor(std::size_t index);
   Result<void> pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
-                    Scratch& scratch);
+                    ExpertScratch& scratch);
   void release(const PlannedLayer& layer, std::int64_t expert);
   Result<void> finished(std::int64_t number);
   Result<void> note();
