@@ -88,27 +88,119 @@ Positions place_lines(const std::vector<std::size_t>& line, const Positions& nee
   return at;
 }
 
-std::vector<BitExchange> exchanges(Positions& at, const Positions& need, int first, int need_end,
-                                   int register_log2) {
-  std::vector<BitExchange> steps;
-  const auto step = [&](int high, int low) {
-    std::swap(at[high], at[low]);
-    steps.push_back({.high = high, .low = low});
-  };
-  for (;;) {
-    int inside = -1;
-    bool moved = false;
-    for (int p = first; p < need_end && !moved; ++p) {
-      if (at[p] == need[p]) continue;
-      const int from = at.find(need[p]);
-      moved = from >= register_log2;
-      if (moved) step(from, p);
-      if (!moved) inside = from;
+constexpr int byte_log2 = 3;
+
+// Positions of a register, and which of them the result needs in order.
+struct Inside {
+  int first;
+  int need_end;
+  int end;
+};
+
+class Exchanges {
+ public:
+  Exchanges(Positions& at, const Positions& need, Inside inside)
+      : at_(at), need_(need), inside_(inside) {}
+
+  // The bits of positions first to end come to theirs.
+  void in_order(int first, int end) {
+    for (;;) {
+      int waiting = -1;
+      bool moved = false;
+      for (int p = first; p < end && !moved; ++p) {
+        if (at_[p] == need_[p]) continue;
+        const int from = at_.find(need_[p]);
+        moved = from >= inside_.end;
+        if (moved) step(from, p);
+        if (!moved) waiting = from;
+      }
+      if (moved) continue;
+      if (waiting < 0) return;
+      step(at_.end() - 1, waiting);  // out of the register first
     }
-    if (moved) continue;
-    if (inside < 0) return steps;
-    step(at.end() - 1, inside);  // out of the register first
   }
+  // They come into the register, to any position from `first` on.
+  void in_any_order(int first, int end) {
+    int free = first;
+    for (int p = first; p < end; ++p) {
+      const int from = at_.find(need_[p]);
+      if (from < inside_.end) continue;
+      while (is_needed(at_[free], first, end)) ++free;
+      step(from, free);
+    }
+  }
+  std::vector<BitExchange> take() { return std::move(steps_); }
+
+ private:
+  void step(int high, int low) {
+    std::swap(at_[high], at_[low]);
+    steps_.push_back({.high = high, .low = low});
+  }
+  bool is_needed(std::size_t bit, int first, int end) const {
+    for (int p = first; p < end; ++p) {
+      if (need_[p] == bit) return true;
+    }
+    return false;
+  }
+
+  Positions& at_;
+  const Positions& need_;
+  Inside inside_;
+  std::vector<BitExchange> steps_;
+};
+
+// Brings the bytes of a register into order, and their bits with them: byte i of it is byte
+// shuffle[i]. Empty where they are.
+std::vector<std::uint8_t> shuffle_bytes(Positions& at, const Positions& need, Inside inside) {
+  const int first = std::max(inside.first, byte_log2);
+  std::vector<int> from;  // of each position
+  std::vector<std::size_t> bits;
+  for (int p = first; p < inside.end; ++p) {
+    from.push_back(p);
+    bits.push_back(at[p]);
+  }
+  // The needed ones first; the others fill the rest in their order.
+  const auto position = [&](int p) -> int& { return from[static_cast<std::size_t>(p - first)]; };
+  for (int p = first; p < inside.need_end; ++p) {
+    const int now = at.find(need[p]);
+    const auto held = std::ranges::find(from, now) - from.begin();
+    std::swap(position(p), from[static_cast<std::size_t>(held)]);
+  }
+  for (int p = first; p < inside.end; ++p) {
+    at[p] = bits[static_cast<std::size_t>(position(p) - first)];
+  }
+  if (std::ranges::is_sorted(from)) return {};
+  std::vector<std::uint8_t> shuffle(std::size_t{1} << (inside.end - byte_log2));
+  const auto kept = (1U << (first - byte_log2)) - 1U;  // bytes of an element
+  for (std::size_t i = 0; i < shuffle.size(); ++i) {
+    auto source = static_cast<unsigned>(i) & kept;
+    for (int p = first; p < inside.end; ++p) {
+      if ((i >> (p - byte_log2) & 1U) != 0) source |= 1U << (position(p) - byte_log2);
+    }
+    shuffle[i] = static_cast<std::uint8_t>(source);
+  }
+  return shuffle;
+}
+
+// The tables of exchanges of whole bytes. The last one also shuffles.
+std::vector<std::uint8_t> pair_tables(const std::vector<BitExchange>& exchanges,
+                                      std::vector<std::uint8_t>& shuffle, int register_log2) {
+  const std::size_t bytes = std::size_t{1} << (register_log2 - byte_log2);
+  std::vector<std::uint8_t> tables(exchanges.size() * 2 * bytes);
+  for (std::size_t e = 0; e < exchanges.size(); ++e) {
+    if (exchanges[e].low < byte_log2) continue;
+    const std::size_t bit = std::size_t{1} << (exchanges[e].low - byte_log2);
+    const bool shuffled = e + 1 == exchanges.size() && !shuffle.empty();
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const std::size_t at = shuffled ? shuffle[i] : i;
+      const bool moved = (at & bit) != 0;
+      std::uint8_t* const table = tables.data() + e * 2 * bytes;
+      table[i] = static_cast<std::uint8_t>(moved ? bytes + at - bit : at);
+      table[bytes + i] = static_cast<std::uint8_t>(moved ? bytes + at : at + bit);
+    }
+    if (shuffled) shuffle.clear();
+  }
+  return tables;
 }
 
 // Pieces of 2^log2 bits of the buffer and where they lie outside, in bytes.
@@ -142,6 +234,8 @@ BlockMoves BlockPlan::moves() const {
           .line_bytes = line_bytes,
           .exchanges = exchanges.data(),
           .exchange_count = std::ssize(exchanges),
+          .pairs = pairs.empty() ? nullptr : pairs.data(),
+          .shuffle = shuffle.empty() ? nullptr : shuffle.data(),
           .chunks = chunks.data(),
           .chunk_count = std::ssize(chunks),
           .chunk_bytes = chunk_bytes,
@@ -155,7 +249,8 @@ BlockMoves BlockPlan::moves() const {
 }
 
 std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,
-                                    int element_bits, int register_log2) {
+                                    int element_bits, const BlockMover& mover) {
+  const int register_log2 = mover.register_log2;
   const auto from = index_places(source);
   const auto to = index_places(out);
   if (!from || !to) return std::nullopt;
@@ -180,7 +275,18 @@ std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces
     plan.lines.push_back({.from = outside, .to = buffer});
   }
   plan.register_from = registers(at, line_log2, register_log2, *from);
-  plan.exchanges = exchanges(at, need, first, need_end, register_log2);
+  const Inside inside{.first = first, .need_end = need_end, .end = register_log2};
+  Exchanges exchanges(at, need, inside);
+  if (mover.shuffles) {
+    exchanges.in_order(first, std::min(byte_log2, need_end));
+    exchanges.in_any_order(std::max(first, byte_log2), need_end);
+    plan.shuffle = shuffle_bytes(at, need, inside);
+  } else {
+    exchanges.in_order(first, need_end);
+  }
+  plan.exchanges = exchanges.take();
+  if (std::ssize(plan.exchanges) > most_block_exchanges) return std::nullopt;
+  if (mover.pairs) plan.pairs = pair_tables(plan.exchanges, plan.shuffle, register_log2);
   int chunk_log2 = need_end;
   while (chunk_log2 < out_log2 && at[chunk_log2] == need[chunk_log2]) ++chunk_log2;
   plan.chunk_bytes = std::int64_t{1} << (chunk_log2 - 3);

@@ -21,6 +21,8 @@ struct BlockPlan {
   std::vector<BlockCopy> lines;
   std::int64_t line_bytes = 0;
   std::vector<BitExchange> exchanges;
+  std::vector<std::uint8_t> pairs;    // of a mover with them
+  std::vector<std::uint8_t> shuffle;  // empty: none
   std::vector<BlockCopy> chunks;
   std::int64_t chunk_bytes = 0;
   std::int64_t buffer_bytes = 0;
@@ -32,8 +34,8 @@ struct BlockPlan {
 
 // None where a block is no permutation of address bits, fills no register twice, is larger than
 // the buffer, or lies in pieces below 4 bytes.
-// element_bits: 1 to 64, a power of two. register_log2: that of the mover.
+// element_bits: 1 to 64, a power of two.
 std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,
-                                    int element_bits, int register_log2);
+                                    int element_bits, const BlockMover& mover);
 
 }  // namespace fewbit

@@ -2,7 +2,9 @@
 #include "layout/element_mover.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -11,11 +13,11 @@
 namespace fewbit {
 namespace {
 
-// Strips of one task share bytes at most among themselves: no layout packs columns into a byte that
-// are 64 or more apart.
-// And neighbouring strips of a task are done together, so that lines of 64 bytes along n add up.
-constexpr std::int64_t task_columns = 256;
-constexpr std::int64_t walk_blocks = 4;  // along k, before the next strip's turn
+// Tasks share no byte: no layout packs columns n into one that are 64 or more apart, or rows k. And
+// neighbouring blocks of a task are done together, so that lines of 64 bytes along n add up.
+constexpr std::int64_t task_columns = 512;
+constexpr std::int64_t task_rows = 64;
+constexpr std::size_t walk_blocks = 4;  // along k, before the next columns' turn
 
 struct Segment {
   std::int64_t first = 0;
@@ -86,69 +88,133 @@ IsaLevel packing_isa() {
   return level;
 }
 
+// A range cut into blocks: bits from the first element that those of n and those of k add.
+struct ElementMover::Grid {
+  struct Axis {
+    std::vector<Segment> segments;
+    std::vector<std::int64_t> source;
+    std::vector<std::int64_t> out;
+  };
+  Axis n;
+  Axis k;
+  std::int64_t source = 0;  // of the first element
+  std::int64_t out = 0;
+  std::map<std::array<std::int64_t, 3>, std::size_t> areas;  // of height, width, whole bytes
+};
+
+// Blocks of the segments of n from first_n to end_n, and so for k.
+struct ElementMover::Part {
+  std::size_t first_n, end_n, first_k, end_k;
+};
+
+namespace {
+
+// The end of the segments that start in the window of the first one.
+std::size_t end_of_window(const std::vector<Segment>& segments, std::size_t first,
+                          std::int64_t window) {
+  const std::int64_t end = segments[first].first / window * window + window;
+  std::size_t i = first + 1;
+  while (i < segments.size() && segments[i].first < end) ++i;
+  return i;
+}
+
+// From the first segment to the second.
+std::int64_t step_of(const std::vector<std::int64_t>& places) {
+  return places.size() > 1 ? std::abs(places[1]) : 0;
+}
+
+}  // namespace
+
 ElementMover::ElementMover(ElementMap map, IsaLevel isa)
     : map_(std::move(map)), mover_(block_mover(isa)) {
-  for (const ElementRange& range : map_.ranges) add_range(range);
+  for (const ElementRange& range : map_.ranges) {
+    if (range.count.n > 0 && range.count.k > 0) add_range(range);
+  }
 }
 
+// Layouts whose neighbours along n are near each other in both are moved a few rows k at a time,
+// which are two streams through memory; others some columns n at a time.
 void ElementMover::add_range(const ElementRange& range) {
-  std::map<std::int64_t, std::size_t> row_of_height;
-  std::int64_t task_end = -1;
-  const auto segments = aligned_segments(range.first.n, range.count.n, range.block.n);
-  for (const Segment& segment : segments) {
-    const auto [found, added] = row_of_height.try_emplace(segment.size, rows_.size());
-    if (added) {
-      rows_.push_back(make_row(range, {.n = segment.first, .k = range.first.k}, segment.size));
+  const Element first = range.first;
+  Grid grid{.n = {aligned_segments(first.n, range.count.n, range.block.n), {}, {}},
+            .k = {aligned_segments(first.k, range.count.k, range.block.k), {}, {}},
+            .source = bit_address(map_.source(first.n, first.k)),
+            .out = bit_address(map_.out(first.n, first.k)),
+            .areas = {}};
+  for (const Segment& n : grid.n.segments) {
+    grid.n.source.push_back(bit_address(map_.source(n.first, first.k)) - grid.source);
+    grid.n.out.push_back(bit_address(map_.out(n.first, first.k)) - grid.out);
+  }
+  for (const Segment& k : grid.k.segments) {
+    grid.k.source.push_back(bit_address(map_.source(first.n, k.first)) - grid.source);
+    grid.k.out.push_back(bit_address(map_.out(first.n, k.first)) - grid.out);
+  }
+  const std::size_t n_end = grid.n.segments.size();
+  const std::size_t k_end = grid.k.segments.size();
+  if (step_of(grid.n.source) < step_of(grid.k.source) &&
+      step_of(grid.n.out) < step_of(grid.k.out)) {
+    const std::int64_t window = std::max(task_rows, 2 * range.block.k);
+    for (std::size_t k = 0, end = 0; k < k_end; k = end) {
+      end = end_of_window(grid.k.segments, k, window);
+      add_task(grid, {.first_n = 0, .end_n = n_end, .first_k = k, .end_k = end});
     }
-    if (segment.first >= task_end) {
-      tasks_.push_back({.first_strip = strips_.size(), .strips = 0});
-      const std::int64_t columns = std::max(task_columns, range.block.n);
-      task_end = segment.first / columns * columns + columns;
+    return;
+  }
+  const std::int64_t window = std::max(task_columns, range.block.n);
+  for (std::size_t n = 0, end = 0; n < n_end; n = end) {
+    end = end_of_window(grid.n.segments, n, window);
+    add_task(grid, {.first_n = n, .end_n = end, .first_k = 0, .end_k = k_end});
+  }
+}
+
+// Some blocks along k, then the next columns; by rows where those are what the source has.
+void ElementMover::add_task(Grid& grid, const Part& part) {
+  tasks_.push_back(
+      {.first_n = grid.n.segments[part.first_n].first, .first_band = bands_.size(), .bands = 0});
+  const bool by_rows = step_of(grid.n.source) < step_of(grid.k.source);
+  const std::size_t walk = by_rows ? 1 : walk_blocks;
+  for (std::size_t first = part.first_k; first < part.end_k; first += walk) {
+    const std::size_t end = std::min(first + walk, part.end_k);
+    for (std::size_t n = part.first_n; n < part.end_n; ++n) {
+      for (std::size_t k = first; k < end; ++k) add_block(grid, n, k);
     }
-    strips_.push_back({.row = found->second, .first_n = segment.first});
-    ++tasks_.back().strips;
   }
 }
 
-ElementMover::Row ElementMover::make_row(const ElementRange& range, Element first,
-                                         std::int64_t height) const {
-  Row row{.first_k = range.first.k, .runs = {}};
-  const auto segments = aligned_segments(range.first.k, range.count.k, range.block.k);
-  for (std::size_t i = 0; i < segments.size();) {
-    std::size_t end = i + 1;
-    while (end < segments.size() && segments[end].size == segments[i].size) ++end;
-    row.runs.push_back(make_run({.n = first.n, .k = segments[i].first},
-                                {.n = height, .k = segments[i].size},
-                                static_cast<std::int64_t>(end - i), first.k));
-    i = end;
+void ElementMover::add_block(Grid& grid, std::size_t n, std::size_t k) {
+  const std::int64_t from = grid.source + grid.n.source[n] + grid.k.source[k];
+  const std::int64_t to = grid.out + grid.n.out[n] + grid.k.out[k];
+  const bool whole_bytes = from % 8 == 0 && to % 8 == 0;
+  const Segment& at_n = grid.n.segments[n];
+  const Segment& at_k = grid.k.segments[k];
+  const auto [found, added] =
+      grid.areas.try_emplace({at_n.size, at_k.size, whole_bytes ? 1 : 0}, areas_.size());
+  if (added) {
+    areas_.push_back(make_area({.n = at_n.first, .k = at_k.first}, {.n = at_n.size, .k = at_k.size},
+                               whole_bytes));
   }
-  return row;
+  const std::size_t area = found->second;
+  Task& task = tasks_.back();
+  if (task.bands == 0 || bands_.back().area != area) {
+    bands_.push_back({.area = area, .first = blocks_.size(), .count = 0});
+    ++task.bands;
+  }
+  ++bands_.back().count;
+  blocks_.push_back(areas_[area].plan ? BlockCopy{.from = from / 8, .to = to / 8}
+                                      : BlockCopy{.from = at_n.first, .to = at_k.first});
 }
 
-ElementMover::Run ElementMover::make_run(Element first, Dims block, std::int64_t count,
-                                         std::int64_t range_k) const {
-  Run run{.plan = {}, .blocks = {}, .first_k = first.k, .block = block};
-  const Place source = map_.source(first.n, range_k);
-  const Place out = map_.out(first.n, range_k);
-  bool whole_bytes = source.bit == 0 && out.bit == 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Place from = map_.source(first.n, first.k + i * block.k);
-    const Place to = map_.out(first.n, first.k + i * block.k);
-    whole_bytes = whole_bytes && from.bit == 0 && to.bit == 0;
-    run.blocks.push_back({.from = from.byte - source.byte, .to = to.byte - out.byte});
-  }
-  if (!whole_bytes) return run;
-  const BlockPlaces from = block_places(map_.source, first, block);
-  const BlockPlaces to = block_places(map_.out, first, block);
-  run.plan = plan_block(from, to, map_.bits, mover_.register_log2);
-  return run;
+ElementMover::Area ElementMover::make_area(Element first, Dims block, bool whole_bytes) const {
+  if (!whole_bytes) return {.block = block, .plan = {}};
+  return {.block = block,
+          .plan = plan_block(block_places(map_.source, first, block),
+                             block_places(map_.out, first, block), map_.bits, mover_)};
 }
 
-void ElementMover::move_one_by_one(const Run& run, std::int64_t first_n, const std::byte* source,
+void ElementMover::move_one_by_one(Dims block, Element first, const std::byte* source,
                                    std::byte* out) const {
-  const std::int64_t end_k = run.first_k + std::ssize(run.blocks) * run.block.k;
-  for (std::int64_t n = first_n; n < first_n + run.block.n; ++n) {
-    for (std::int64_t k = run.first_k; k < end_k; ++k) {
+  for (std::int64_t n = first.n; n < first.n + block.n; ++n) {
+    for (std::int64_t k = first.k; k < first.k + block.k; ++k) {
       const std::uint64_t value = read_element(source, map_.source(n, k), map_.bits);
       write_element(out, map_.out(n, k), map_.bits,
                     map_.table != nullptr ? map_.table[value] : value);
@@ -156,49 +222,35 @@ void ElementMover::move_one_by_one(const Run& run, std::int64_t first_n, const s
   }
 }
 
-void ElementMover::run_blocks(const Strip& strip, const Run& run, std::int64_t first,
-                              const std::byte* source, std::byte* out) const {
-  const std::int64_t row_k = rows_[strip.row].first_k;
-  BlockMoves moves = run.plan->moves();
+void ElementMover::run_band(const Band& band, const std::byte* source, std::byte* out) const {
+  const Area& area = areas_[band.area];
+  const auto blocks = std::span(blocks_).subspan(band.first, band.count);
+  if (!area.plan) {
+    for (const BlockCopy& at : blocks) {
+      move_one_by_one(area.block, {.n = at.from, .k = at.to}, source, out);
+    }
+    return;
+  }
+  BlockMoves moves = area.plan->moves();
   (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
   moves.first_byte = map_.present.first;
   moves.last_byte = map_.present.last;
-  const std::byte* const from = source + map_.source(strip.first_n, row_k).byte;
-  std::byte* const to = out + map_.out(strip.first_n, row_k).byte;
-  mover_.move(moves, {.blocks = run.blocks.data() + first,
-                      .count = std::min(walk_blocks, std::ssize(run.blocks) - first),
-                      .source = as_u8(from),
-                      .out = reinterpret_cast<std::uint8_t*>(to)});
-}
-
-// Strips of one row, side by side.
-void ElementMover::run_strips(std::span<const Strip> strips, const std::byte* source,
-                              std::byte* out) const {
-  for (const Run& run : rows_[strips.front().row].runs) {
-    if (!run.plan) {
-      for (const Strip& strip : strips) move_one_by_one(run, strip.first_n, source, out);
-      continue;
-    }
-    for (std::int64_t first = 0; first < std::ssize(run.blocks); first += walk_blocks) {
-      for (const Strip& strip : strips) run_blocks(strip, run, first, source, out);
-    }
-  }
+  mover_.move(moves, {.blocks = blocks.data(),
+                      .count = std::ssize(blocks),
+                      .source = as_u8(source),
+                      .out = reinterpret_cast<std::uint8_t*>(out)});
 }
 
 void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* out) const {
   const Task& mine = tasks_[static_cast<std::size_t>(task)];
-  auto strips = std::span(strips_).subspan(mine.first_strip, mine.strips);
-  while (!strips.empty()) {
-    std::size_t alike = 1;
-    while (alike < strips.size() && strips[alike].row == strips.front().row) ++alike;
-    run_strips(strips.first(alike), source, out);
-    strips = strips.subspan(alike);
+  for (const Band& band : std::span(bands_).subspan(mine.first_band, mine.bands)) {
+    run_band(band, source, out);
   }
   mover_.fence();
 }
 
 std::int64_t ElementMover::first_n(std::int64_t task) const {
-  return strips_[tasks_[static_cast<std::size_t>(task)].first_strip].first_n;
+  return tasks_[static_cast<std::size_t>(task)].first_n;
 }
 
 void ElementMover::run_all(const std::byte* source, std::byte* out) const {
@@ -207,10 +259,9 @@ void ElementMover::run_all(const std::byte* source, std::byte* out) const {
 
 std::int64_t ElementMover::elements_by_blocks() const {
   std::int64_t elements = 0;
-  for (const Strip& strip : strips_) {
-    for (const Run& run : rows_[strip.row].runs) {
-      if (run.plan) elements += run.block.n * run.block.k * std::ssize(run.blocks);
-    }
+  for (const Band& band : bands_) {
+    const Area& area = areas_[band.area];
+    if (area.plan) elements += area.block.n * area.block.k * static_cast<std::int64_t>(band.count);
   }
   return elements;
 }

@@ -56,40 +56,37 @@ class ElementMover {
   std::int64_t elements_by_blocks() const;
 
  private:
-  // Neighbouring blocks along k of one size.
-  struct Run {
-    std::optional<BlockPlan> plan;  // none: one by one
-    std::vector<BlockCopy> blocks;  // in bytes from the first k of the range
-    std::int64_t first_k = 0;
+  // Blocks of one size, alike but for their place.
+  struct Area {
     Dims block;
+    std::optional<BlockPlan> plan;  // none: one by one
   };
-  // All runs of the blocks of one height of a range.
-  struct Row {
-    std::int64_t first_k = 0;
-    std::vector<Run> runs;
-  };
-  struct Strip {  // a row at its place
-    std::size_t row = 0;
-    std::int64_t first_n = 0;
+  // Blocks of an area that follow each other in a task.
+  struct Band {
+    std::size_t area = 0;
+    std::size_t first = 0;  // of blocks_
+    std::size_t count = 0;
   };
   struct Task {
-    std::size_t first_strip = 0;
-    std::size_t strips = 0;
+    std::int64_t first_n = 0;
+    std::size_t first_band = 0;
+    std::size_t bands = 0;
   };
+  struct Grid;
+  struct Part;
 
   void add_range(const ElementRange& range);
-  Row make_row(const ElementRange& range, Element first, std::int64_t height) const;
-  Run make_run(Element first, Dims block, std::int64_t count, std::int64_t range_k) const;
-  void run_strips(std::span<const Strip> strips, const std::byte* source, std::byte* out) const;
-  void run_blocks(const Strip& strip, const Run& run, std::int64_t first, const std::byte* source,
-                  std::byte* out) const;
-  void move_one_by_one(const Run& run, std::int64_t first_n, const std::byte* source,
-                       std::byte* out) const;
+  void add_task(Grid& grid, const Part& part);
+  void add_block(Grid& grid, std::size_t n, std::size_t k);
+  Area make_area(Element first, Dims block, bool whole_bytes) const;
+  void move_one_by_one(Dims block, Element first, const std::byte* source, std::byte* out) const;
+  void run_band(const Band& band, const std::byte* source, std::byte* out) const;
 
   ElementMap map_;
   BlockMover mover_;
-  std::vector<Row> rows_;
-  std::vector<Strip> strips_;
+  std::vector<Area> areas_;
+  std::vector<BlockCopy> blocks_;  // in bytes; of areas without a plan: their first n and k
+  std::vector<Band> bands_;
   std::vector<Task> tasks_;
 };
 

@@ -54,4 +54,11 @@ ElementMap map_padded(const PaddedMatrix& matrix, Dims block) {
   return map;
 }
 
+// Blocks of a layout of tiles whose rows run along n, as those of the source do: one row of tiles,
+// as many as the buffer of a mover holds.
+template <Layout To>
+constexpr Dims tile_row() {
+  return {.n = block_buffer_bytes * 8 / To::bits / To::tile_k, .k = To::tile_k};
+}
+
 }  // namespace fewbit

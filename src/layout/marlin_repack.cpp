@@ -22,8 +22,10 @@
 #include "layout/marlin_act8_8bit.hpp"
 #include "layout/marlin_codes.hpp"
 #include "layout/marlin_scales.hpp"
+#include "layout/marlin_signed_chunks.hpp"
 #include "layout/marlin_zeros.hpp"
-#include "layout/ordered_words.hpp"
+#include "layout/move_in_chunks.hpp"
+#include "layout/ordered_strips.hpp"
 #include "layout/pack.hpp"
 
 namespace fewbit {
@@ -34,14 +36,6 @@ Error bad(std::string where, std::string what) {
 }
 
 bool is_act8(const MarlinCodes& codes) { return codes.activation != MarlinActivation::bits16; }
-
-// Blocks that fill the buffer of a mover and read at least 128 bytes of each row of words.
-template <Layout From>
-constexpr Dims block_of(WordSource source) {
-  constexpr std::int64_t elements = block_buffer_bytes * 8 / From::bits;
-  const std::int64_t columns = source == WordSource::gptq ? 64 : 1024 / From::bits;
-  return {.n = columns, .k = elements / columns};
-}
 
 // code: of padding, 4 bits.
 void fill_padding(const PaddedMatrix& matrix, unsigned code, std::span<std::byte> out) {
@@ -56,27 +50,6 @@ void move(const PaddedMatrix& matrix, std::span<const std::byte> in, std::span<s
   ElementMap map = map_padded<From, To>(matrix, block);
   map.table = table;
   ElementMover(std::move(map), packing_isa()).run_all(in.data(), out.data());
-}
-
-// Columns k of the result from columns order[k]: the words of some n are put in order first.
-template <Layout From, Layout To>
-void move_in_order(const PaddedMatrix& matrix, std::span<const std::byte> in,
-                   std::span<std::byte> out) {
-  fill_padding(matrix, 0, out);
-  const Dims from{.n = ordered_columns, .k = matrix.from.k};
-  ElementMap map = map_padded<From, To>(
-      {.from = matrix.from, .to = matrix.to, .parts_n = matrix.parts_n, .order = {}},
-      block_of<From>(WordSource::gptq));
-  map.source = [from](std::int64_t n, std::int64_t k) {
-    return From::place(from, n % ordered_columns, k);
-  };
-  OrderedStrip strip;
-  const OrderedWords job{.bits = From::bits, .dims = matrix.from, .order = matrix.order};
-  const ElementMover mover(std::move(map), packing_isa());
-  for (std::int64_t task = 0; task < mover.tasks(); ++task) {
-    order_words(job, matrix.source(mover.first_n(task), 0).n, in, strip);
-    mover.run(task, std::as_bytes(std::span(strip.ordered)).data(), out.data());
-  }
 }
 
 // transform(code, element): of the stored element, or {-1, -1} of padding, whose code is 0.
@@ -100,10 +73,12 @@ std::uint64_t unchanged(std::uint64_t code, Element /*element*/) { return code; 
 template <WordSource source, Layout From, Layout To>
 void move_codes_to(const PaddedMatrix& matrix, std::span<const std::byte> words,
                    std::span<std::byte> tiles) {
-  if (matrix.order.empty()) {
-    move<From, To>(matrix, words, tiles, block_of<From>(source));
-  } else if constexpr (source == WordSource::gptq) {
-    move_in_order<From, To>(matrix, words, tiles);
+  if (matrix.order.empty()) return move<From, To>(matrix, words, tiles, tile_row<To>());
+  fill_padding(matrix, 0, tiles);
+  if constexpr (source == WordSource::awq) {
+    move_rows_in_order<From, To>(matrix, words, tiles);
+  } else if (OrderedStrips<From, To>::accepts(matrix)) {
+    OrderedStrips<From, To>(matrix, words, tiles).move();
   } else {
     move_each<From, To>(matrix, words, tiles, unchanged);
   }
@@ -130,24 +105,14 @@ std::int64_t move_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,
     for (unsigned code = 0; code < 16; ++code) {
       table[code] = static_cast<std::uint8_t>(marlin_fp8_code_as_vllm(code, marlin_middle));
     }
-    move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, block_of<Words>(job.source), table.data());
+    move<Words, MarlinAct8Of4Bit>(matrix, words, tiles, tile_row<MarlinAct8Of4Bit>(), table.data());
     return 0;
   }
-  const Dims zero_dims{.n = matrix.from.n, .k = zeros.groups};
-  const std::int64_t group = matrix.from.k / zeros.groups;
-  std::int64_t lost = 0;
-  move_each<Words, MarlinAct8Of4Bit>(matrix, words, tiles, [&](std::uint64_t stored, Element e) {
-    const auto code = static_cast<unsigned>(stored);
-    const unsigned zero = e.n < 0
-                              ? 0  // of padding, as its code
-                              : static_cast<unsigned>(read_bits<4>(
-                                    zeros.words, ZeroWords::place(zero_dims, e.n, e.k / group)));
-    if (job.rules == MarlinRules::as_vllm) return marlin_fp8_code_as_vllm(code, zero);
-    const auto exact = marlin_fp8_code(code, zero);
-    if (!exact) ++lost;
-    return exact.value_or(0);
-  });
-  return lost;
+  if (matrix.to != matrix.from) {  // padding is code 0 with zero point 0
+    const bool exact = job.rules == MarlinRules::exact;
+    fill_padding(matrix, exact ? *marlin_fp8_code(0, 0) : marlin_fp8_code_as_vllm(0, 0), tiles);
+  }
+  return SignedChunks<Words, ZeroWords>(job, matrix, words).move(tiles);
 }
 
 template <Layout From>

@@ -106,12 +106,24 @@ void fence_blocks_generic() {}
 BlockMover block_mover(IsaLevel level) {
 #if defined(__x86_64__)
   if (level >= IsaLevel::avx512)
-    return {.move = move_blocks_avx512, .fence = fence_blocks_avx512, .register_log2 = 9};
+    return {.move = move_blocks_avx512,
+            .fence = fence_blocks_avx512,
+            .register_log2 = 9,
+            .shuffles = true,
+            .pairs = true};
   if (level == IsaLevel::avx2)
-    return {.move = move_blocks_avx2, .fence = fence_blocks_avx2, .register_log2 = 8};
+    return {.move = move_blocks_avx2,
+            .fence = fence_blocks_avx2,
+            .register_log2 = 8,
+            .shuffles = true,
+            .pairs = false};
 #endif
   static_cast<void>(level);
-  return {.move = move_blocks_generic, .fence = fence_blocks_generic, .register_log2 = word_log2};
+  return {.move = move_blocks_generic,
+          .fence = fence_blocks_generic,
+          .register_log2 = word_log2,
+          .shuffles = false,
+          .pairs = false};
 }
 
 }  // namespace fewbit

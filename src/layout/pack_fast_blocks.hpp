@@ -4,9 +4,9 @@
 // Layouts are closed forms of the bits of n and k, so within a block of powers of two an element
 // moves from one bit address to another by a permutation of the bits of the address. A block is
 // copied into a buffer, line by line; there the permutation is a few exchanges of one address bit
-// above a register with one inside; then the buffer is copied to its places. Whichever the two
-// layouts are, the plan (block_plan.hpp) is data, and an exchange is the same few instructions for
-// two registers a and b:
+// above a register with one inside, and one shuffle of the bytes within registers; then the buffer
+// is copied to its places. Whichever the two layouts are, the plan (block_plan.hpp) is data, and an
+// exchange is the same few instructions for two registers a and b:
 //   a' = a where the inner bit is 0, b moved up by it where it is 1
 //   b' = a moved down by it where it is 0, b where it is 1
 // All variants give the same bytes.
@@ -36,7 +36,11 @@ struct BlockMoves {
   std::int64_t line_bytes;  // a power of two, at least 4
   const BitExchange* exchanges;
   std::int64_t exchange_count;
-  const BlockCopy* chunks;  // from the buffer to its first byte in the result, rising there
+  // Movers with pairs: of each exchange of whole bytes, which byte of the two registers (those of b
+  // follow those of a) each byte of the new a and of the new b is.
+  const std::uint8_t* pairs;
+  const std::uint8_t* shuffle;  // after these: which byte of a register each byte is; or null
+  const BlockCopy* chunks;      // from the buffer to its first byte in the result, rising there
   std::int64_t chunk_count;
   std::int64_t chunk_bytes;   // a power of two, at least 4
   std::int64_t buffer_bytes;  // a power of two, at least 8
@@ -59,12 +63,13 @@ struct BlockRun {
 };
 
 inline constexpr std::int64_t block_buffer_bytes = 4096;
+inline constexpr std::int64_t most_block_exchanges = 32;
 
 // source and out need no alignment; exactly the lines are read and the chunks written.
 using MoveBlocksFn = void(const BlockMoves& moves, const BlockRun& run);
-MoveBlocksFn move_blocks_generic;
-MoveBlocksFn move_blocks_avx2;    // needs AVX2
-MoveBlocksFn move_blocks_avx512;  // needs AVX-512 F, BW, VL
+MoveBlocksFn move_blocks_generic;  // takes no shuffle
+MoveBlocksFn move_blocks_avx2;     // needs AVX2
+MoveBlocksFn move_blocks_avx512;   // needs AVX-512 F, BW, VL, VBMI
 
 // Streamed lines are in memory before anyone is told of them: after the last block.
 using FenceBlocksFn = void();
@@ -77,6 +82,8 @@ struct BlockMover {
   MoveBlocksFn* move;
   FenceBlocksFn* fence;
   int register_log2;  // of its bits: address bits below are inside a register
+  bool shuffles;      // the bytes of a register too
+  bool pairs;         // exchanges whole bytes by a table
 };
 BlockMover block_mover(IsaLevel level);
 

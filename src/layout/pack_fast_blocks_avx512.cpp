@@ -7,353 +7,94 @@
 
 #include "core/isa_region.hpp"
 
-FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl")
+FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
+
+#include "layout/pack_fast_blocks_lanes.hpp"
 
 namespace fewbit {
 namespace {
 
-constexpr int register_log2 = 9;
-constexpr std::int64_t register_bytes = 64;
+struct Lanes512 {
+  using Register = __m512i;
+  static constexpr int log2 = 9;
+  static constexpr bool whole_lines = true;
 
-constexpr int mask_or_other = 0xca;  // of a ternary: y where x is set, else z
-
-// Bits whose address bit `bit` is 0, for bits within 64.
-template <int bit>
-inline __m512i low_bits() {
-  constexpr unsigned long long masks[] = {0x5555555555555555ULL, 0x3333333333333333ULL,
-                                          0x0f0f0f0f0f0f0f0fULL, 0x00ff00ff00ff00ffULL,
-                                          0x0000ffff0000ffffULL, 0x00000000ffffffffULL};
-  return _mm512_set1_epi64(static_cast<long long>(masks[bit]));
-}
-
-template <int bit>
-inline void exchange(__m512i& a, __m512i& b) {
-  const __m512i x = a;
-  const __m512i y = b;
-  if constexpr (bit == 8) {
-    a = _mm512_shuffle_i64x2(x, y, 0x44);
-    b = _mm512_shuffle_i64x2(x, y, 0xee);
-  } else if constexpr (bit == 7) {
-    a = _mm512_permutex2var_epi64(x, _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), y);
-    b = _mm512_permutex2var_epi64(x, _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15), y);
-  } else if constexpr (bit == 6) {
-    a = _mm512_unpacklo_epi64(x, y);
-    b = _mm512_unpackhi_epi64(x, y);
-  } else {
-    constexpr unsigned shift = 1U << bit;
-    a = _mm512_ternarylogic_epi64(low_bits<bit>(), x, _mm512_slli_epi64(y, shift), mask_or_other);
-    b = _mm512_ternarylogic_epi64(low_bits<bit>(), _mm512_srli_epi64(x, shift), y, mask_or_other);
+  static inline Register load(const std::uint8_t* from) { return _mm512_loadu_si512(from); }
+  static inline void store(std::uint8_t* to, Register x) { _mm512_storeu_si512(to, x); }
+  static inline void stream(std::uint8_t* to, Register x) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), x);
   }
-}
 
-// Where a pass reads and writes its registers: one inside the buffer, or, as the first and the last
-// one, in the source and in the result.
-enum class Ends { inside, outside };
-struct Places {
-  const std::uint8_t* from;
-  const std::int64_t* from_of;  // of each register; inside: in order
-  std::uint8_t* to;
-  const std::int64_t* to_of;
-  std::int64_t ahead;  // bytes to the source of the next block
-  bool stream;         // whole lines past the caches
-};
-
-template <Ends ends>
-inline __m512i load(const Places& p, std::int64_t r) {
-  if constexpr (ends == Ends::inside) {
-    return _mm512_load_si512(reinterpret_cast<const __m512i*>(p.from) + r);
-  }
-  const std::uint8_t* const at = p.from + p.from_of[r];
-  // Lines are more streams than the hardware follows.
-  _mm_prefetch(reinterpret_cast<const char*>(at + p.ahead), _MM_HINT_T0);
-  return _mm512_loadu_si512(reinterpret_cast<const __m512i*>(at));
-}
-
-template <Ends ends>
-inline void store(const Places& p, std::int64_t r, __m512i x) {
-  if constexpr (ends == Ends::inside) {
-    _mm512_store_si512(reinterpret_cast<__m512i*>(p.to) + r, x);
-    return;
-  }
-  auto* const at = reinterpret_cast<__m512i*>(p.to + p.to_of[r]);
-  // Whole lines go past the caches, where they would push out the source: nobody reads the result
-  // soon.
-  if (p.stream && reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
-    _mm512_stream_si512(at, x);
-  } else {
-    _mm512_storeu_si512(at, x);
-  }
-}
-
-struct Distances {
-  std::int64_t first, second;
-};
-
-// Two exchanges of the same registers.
-template <Ends ends, int first, int second>
-inline void exchange_two(const Places& p, std::int64_t r, std::int64_t distance) {
-  __m512i a = load<ends>(p, r);
-  __m512i b = load<ends>(p, r + distance);
-  exchange<first>(a, b);
-  if constexpr (second >= 0) exchange<second>(a, b);
-  store<ends>(p, r, a);
-  store<ends>(p, r + distance, b);
-}
-
-// The first exchange of four registers in one direction, the second one in the other.
-template <Ends ends, int first, int second>
-inline void exchange_four(const Places& p, std::int64_t r, Distances d) {
-  __m512i a = load<ends>(p, r);
-  __m512i b = load<ends>(p, r + d.first);
-  __m512i c = load<ends>(p, r + d.second);
-  __m512i e = load<ends>(p, r + d.first + d.second);
-  exchange<first>(a, b);
-  exchange<first>(c, e);
-  exchange<second>(a, c);
-  exchange<second>(b, e);
-  store<ends>(p, r, a);
-  store<ends>(p, r + d.first, b);
-  store<ends>(p, r + d.second, c);
-  store<ends>(p, r + d.first + d.second, e);
-}
-
-// An exchange with the registers that are `distance` apart; second < 0: only one.
-template <Ends ends, int first, int second>
-void pass_in_line(const Places& p, std::int64_t count, std::int64_t distance) {
-  for (std::int64_t i = 0; i < count; i += 2 * distance) {
-    for (std::int64_t r = i; r < i + distance; ++r) {
-      exchange_two<ends, first, second>(p, r, distance);
-    }
-  }
-}
-
-// Two exchanges while the registers are loaded.
-template <Ends ends, int first, int second>
-void pass(const Places& p, std::int64_t count, Distances d) {
-  if (d.first == d.second) return pass_in_line<ends, first, second>(p, count, d.first);
-  const std::int64_t near = d.first < d.second ? d.first : d.second;
-  const std::int64_t far = d.first + d.second - near;
-  for (std::int64_t i = 0; i < count; i += 2 * far) {
-    for (std::int64_t j = i; j < i + far; j += 2 * near) {
-      for (std::int64_t r = j; r < j + near; ++r) exchange_four<ends, first, second>(p, r, d);
-    }
-  }
-}
-
-using Pass = void (*)(const Places&, std::int64_t, std::int64_t);
-using PairPass = void (*)(const Places&, std::int64_t, Distances);
-
-template <Ends ends, int... bits>
-struct Passes {
-  static constexpr Pass single[] = {pass_in_line<ends, bits, -1>...};
-  template <int first>
-  struct After {
-    static constexpr PairPass pair[] = {pass<ends, first, bits>...};
+  struct Exchange {
+    __m128i shift;  // within bytes
+    Register low;   // bits whose address bit is 0
+    Register a;     // whole bytes: of a and b, those of the new a
+    Register b;
   };
-  static constexpr const PairPass* pairs[] = {After<bits>::pair...};
-};
-template <Ends ends>
-using AllPasses = Passes<ends, 0, 1, 2, 3, 4, 5, 6, 7, 8>;
-
-std::int64_t distance_of(BitExchange e) { return std::int64_t{1} << (e.high - register_log2); }
-
-// The exchanges from e[0] on, one or two of them.
-template <Ends ends>
-void run_pass(const BitExchange* e, bool both, const Places& p, std::int64_t count) {
-  if (!both) return AllPasses<ends>::single[e[0].low](p, count, distance_of(e[0]));
-  AllPasses<ends>::pairs[e[0].low][e[1].low](
-      p, count, {.first = distance_of(e[0]), .second = distance_of(e[1])});
-}
-
-struct Identity {
-  std::int64_t of[block_buffer_bytes / register_bytes];
-};
-constexpr Identity make_identity() {
-  Identity identity{};
-  for (std::int64_t r = 0; r < block_buffer_bytes / register_bytes; ++r) {
-    identity.of[r] = r * register_bytes;
-  }
-  return identity;
-}
-constexpr Identity in_buffer = make_identity();
-
-// ahead: bytes to the source of the next block.
-template <std::int64_t bytes>
-void read_lines(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
-                std::uint8_t* buffer) {
-  for (std::int64_t i = 0; i < moves.line_count; ++i) {
-    const BlockCopy line = moves.lines[i];
-    const std::uint8_t* const from = source + line.from;
-    // Lines are more streams than the hardware follows.
-    _mm_prefetch(reinterpret_cast<const char*>(from + ahead), _MM_HINT_T0);
-    std::memcpy(buffer + line.to, from, bytes);
-  }
-}
-
-void read_long_lines(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
-                     std::uint8_t* buffer) {
-  for (std::int64_t i = 0; i < moves.line_count; ++i) {
-    const std::uint8_t* const from = source + moves.lines[i].from;
-    std::uint8_t* const to = buffer + moves.lines[i].to;
-    for (std::int64_t at = 0; at < moves.line_bytes; at += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + at + ahead), _MM_HINT_T0);
-      std::memcpy(to + at, from + at, 64);
-    }
-  }
-}
-
-void read_source(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
-                 std::uint8_t* buffer) {
-  switch (moves.line_bytes) {
-    case 4:
-      return read_lines<4>(moves, source, ahead, buffer);
-    case 8:
-      return read_lines<8>(moves, source, ahead, buffer);
-    case 16:
-      return read_lines<16>(moves, source, ahead, buffer);
-    case 32:
-      return read_lines<32>(moves, source, ahead, buffer);
-    default:
-      return read_long_lines(moves, source, ahead, buffer);
-  }
-}
-
-template <std::int64_t bytes>
-void write_chunks(const BlockMoves& moves, const std::uint8_t* buffer, std::uint8_t* out) {
-  for (std::int64_t i = 0; i < moves.chunk_count; ++i) {
-    std::memcpy(out + moves.chunks[i].to, buffer + moves.chunks[i].from, bytes);
-  }
-}
-
-// Chunks rise in the result, so those of a line follow each other; whole lines go past the caches,
-// where they would push out the source: nobody reads the result soon.
-void write_registers(const BlockMoves& moves, const std::uint8_t* buffer, std::uint8_t* out) {
-  for (std::int64_t i = 0; i < moves.chunk_count; ++i) {
-    std::uint8_t* const to = out + moves.chunks[i].to;
-    const std::uint8_t* const from = buffer + moves.chunks[i].from;
-    const bool aligned = reinterpret_cast<std::uintptr_t>(to) % register_bytes == 0;
-    for (std::int64_t at = 0; at < moves.chunk_bytes; at += register_bytes) {
-      const __m512i x = _mm512_load_si512(reinterpret_cast<const __m512i*>(from + at));
-      if (aligned) {
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), x);
-      } else {
-        _mm512_storeu_si512(reinterpret_cast<__m512i*>(to + at), x);
-      }
-    }
-  }
-}
-
-void write_out(const BlockMoves& moves, const std::uint8_t* buffer, std::uint8_t* out) {
-  switch (moves.chunk_bytes) {
-    case 4:
-      return write_chunks<4>(moves, buffer, out);
-    case 8:
-      return write_chunks<8>(moves, buffer, out);
-    case 16:
-      return write_chunks<16>(moves, buffer, out);
-    case 32:
-      return write_chunks<32>(moves, buffer, out);
-    default:
-      return write_registers(moves, buffer, out);
-  }
-}
-
-inline __m512i load_table(const std::uint8_t* table) {
-  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-}
-
-inline __m512i change_nibbles(__m512i table, __m512i x) {
-  const __m512i half = _mm512_set1_epi8(15);
-  const __m512i low = _mm512_shuffle_epi8(table, _mm512_and_si512(x, half));
-  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), half);
-  return _mm512_or_si512(low, _mm512_slli_epi16(_mm512_shuffle_epi8(table, high), 4));
-}
-
-// One look-up for each value that the high halves of bytes have, first to last.
-inline __m512i change_bytes(const __m512i* table, int first, int last, __m512i x) {
-  const __m512i half = _mm512_set1_epi8(15);
-  const __m512i low = _mm512_and_si512(x, half);
-  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), half);
-  __m512i result = _mm512_setzero_si512();
-  for (int i = first; i <= last; ++i) {
-    const __mmask64 mine = _mm512_cmpeq_epi8_mask(high, _mm512_set1_epi8(static_cast<char>(i)));
-    result = _mm512_mask_shuffle_epi8(result, mine, table[i], low);
-  }
-  return result;
-}
-
-void change(const BlockMoves& moves, std::uint8_t* buffer) {
-  auto* const registers = reinterpret_cast<__m512i*>(buffer);
-  const std::int64_t count = moves.buffer_bytes / register_bytes;
-  if (moves.nibbles != nullptr) {
-    const __m512i table = load_table(moves.nibbles);
-    for (std::int64_t i = 0; i < count; ++i) registers[i] = change_nibbles(table, registers[i]);
-  }
-  if (moves.bytes != nullptr) {
-    __m512i table[16];
-    for (int i = 0; i < 16; ++i) table[i] = load_table(moves.bytes + 16 * i);
-    for (std::int64_t i = 0; i < count; ++i) {
-      registers[i] = change_bytes(table, moves.first_byte / 16, moves.last_byte / 16, registers[i]);
-    }
-  }
-}
-
-struct BlockPlace {
-  const std::uint8_t* source;
-  std::int64_t ahead;
-  std::uint8_t* out;
-};
-
-void move_block(const BlockMoves& moves, const BlockPlace& block, std::uint8_t* buffer) {
-  const std::int64_t count = moves.buffer_bytes / register_bytes;
-  const std::int64_t exchanges = moves.exchange_count;
-  const bool table = moves.nibbles != nullptr || moves.bytes != nullptr;
-  const bool from_source = moves.register_from != nullptr && !table && exchanges > 0;
-  const bool to_out = moves.register_to != nullptr && exchanges > 0;
-  if (!from_source) {
-    read_source(moves, block.source, block.ahead, buffer);
-    change(moves, buffer);
-  }
-  for (std::int64_t e = 0; e < exchanges; e += 2) {
-    Places p{.from = buffer,
-             .from_of = in_buffer.of,
-             .to = buffer,
-             .to_of = in_buffer.of,
-             .ahead = 0,
-             .stream = false};
-    if (e == 0 && from_source) {
-      p.from = block.source;
-      p.from_of = moves.register_from;
-      p.ahead = block.ahead;
-    }
-    const bool both = e + 1 < exchanges;
-    const bool last = e + 2 >= exchanges && to_out;
-    if (last) {
-      p.to = block.out;
-      p.to_of = moves.register_to;
-      p.stream = true;
-    }
-    if (last || p.from != buffer) {
-      run_pass<Ends::outside>(moves.exchanges + e, both, p, count);
+  static inline Exchange make_exchange(const BlockMoves& moves, std::int64_t i) {
+    const int low = moves.exchanges[i].low;
+    Exchange e{};
+    if (low < 3) {
+      constexpr unsigned char masks[] = {0x55, 0x33, 0x0f};
+      e.shift = _mm_cvtsi32_si128(1 << low);
+      e.low = _mm512_set1_epi8(static_cast<char>(masks[low]));
     } else {
-      run_pass<Ends::inside>(moves.exchanges + e, both, p, count);
+      e.a = load(moves.pairs + 128 * i);
+      e.b = load(moves.pairs + 128 * i + 64);
     }
+    return e;
   }
-  if (!to_out) write_out(moves, buffer, block.out);
-}
+  static inline void exchange_bits(const Exchange& e, Register& a, Register& b) {
+    constexpr int mask_or_other = 0xca;  // of a ternary: y where x is set, else z
+    const Register x = a;
+    const Register y = b;
+    a = _mm512_ternarylogic_epi64(e.low, x, _mm512_sll_epi64(y, e.shift), mask_or_other);
+    b = _mm512_ternarylogic_epi64(e.low, _mm512_srl_epi64(x, e.shift), y, mask_or_other);
+  }
+  static inline void exchange_bytes(const Exchange& e, Register& a, Register& b) {
+    const Register x = a;
+    const Register y = b;
+    a = _mm512_permutex2var_epi8(x, e.a, y);
+    b = _mm512_permutex2var_epi8(x, e.b, y);
+  }
+
+  static inline Register shuffle(Register x, Register indexes) {
+    return _mm512_permutexvar_epi8(indexes, x);
+  }
+
+  struct Nibbles {
+    Register table;
+    explicit inline Nibbles(const BlockMoves& moves)
+        : table(_mm512_broadcast_i32x4(
+              _mm_loadu_si128(reinterpret_cast<const __m128i*>(moves.nibbles)))) {}
+  };
+  static inline Register change(const Nibbles& nibbles, Register x) {
+    const Register half = _mm512_set1_epi8(15);
+    const Register low = _mm512_shuffle_epi8(nibbles.table, _mm512_and_si512(x, half));
+    const Register high = _mm512_and_si512(_mm512_srli_epi16(x, 4), half);
+    return _mm512_or_si512(low, _mm512_slli_epi16(_mm512_shuffle_epi8(nibbles.table, high), 4));
+  }
+
+  // 64 entries each.
+  struct Bytes {
+    Register first, second, third, fourth;
+    explicit inline Bytes(const BlockMoves& moves)
+        : first(load(moves.bytes)),
+          second(load(moves.bytes + 64)),
+          third(load(moves.bytes + 128)),
+          fourth(load(moves.bytes + 192)) {}
+  };
+  static inline Register change(const Bytes& table, Register x) {
+    const Register low = _mm512_permutex2var_epi8(table.first, x, table.second);
+    const Register high = _mm512_permutex2var_epi8(table.third, x, table.fourth);
+    return _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(x), high);
+  }
+};
 
 }  // namespace
 
 void move_blocks_avx512(const BlockMoves& moves, const BlockRun& run) {
-  alignas(64) std::uint8_t buffer[block_buffer_bytes];
-  for (std::int64_t i = 0; i < run.count; ++i) {
-    const BlockCopy block = run.blocks[i];
-    const std::int64_t next = run.blocks[i + 1 < run.count ? i + 1 : i].from;
-    move_block(
-        moves,
-        {.source = run.source + block.from, .ahead = next - block.from, .out = run.out + block.to},
-        buffer);
-  }
+  BlockLanes<Lanes512>::move_blocks(moves, run);
 }
 
 void fence_blocks_avx512() { _mm_sfence(); }

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of move_blocks for registers of any width. Included within a region of an instruction
+// set, whose intrinsics L wraps:
+//
+//   Register, log2 (of its bits), whole_lines (a register is a line of the caches)
+//   load, store, stream (whole registers; stream past the caches, aligned)
+//   Exchange, make_exchange(moves, i)  the i-th exchange of a plan
+//   exchange_bits, exchange_bytes      does it: within bytes, of whole ones
+//   shuffle(x, indexes)      byte i of the result is byte indexes[i] of x
+//   Nibbles, Bytes           tables, made from a BlockMoves; change(table, x)
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "layout/pack_fast_blocks.hpp"
+
+namespace fewbit {
+namespace {
+
+template <class L>
+struct BlockLanes {
+  using Register = typename L::Register;
+  static constexpr std::int64_t register_bytes = std::int64_t{1} << (L::log2 - 3);
+  static constexpr std::int64_t line_bytes = 64;
+
+  // Where a pass reads and writes its registers: one inside the buffer, or, as the first and the
+  // last one, in the source and in the result.
+  enum class Ends { inside, outside };
+  struct Places {
+    const std::uint8_t* from;
+    const std::int64_t* from_of;  // of each register; null: in order, in the buffer
+    std::uint8_t* to;
+    const std::int64_t* to_of;      // the same
+    std::int64_t ahead;             // bytes to the source of the next block
+    const std::uint8_t* shuffling;  // null: none
+  };
+
+  // Lines are more streams than the hardware follows.
+  static inline void fetch(const std::uint8_t* at) {
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+  }
+
+  template <Ends ends>
+  static inline Register load(const Places& p, std::int64_t r) {
+    if (ends == Ends::inside || p.from_of == nullptr) return L::load(p.from + r * register_bytes);
+    const std::uint8_t* const at = p.from + p.from_of[r];
+    fetch(at + p.ahead);
+    return L::load(at);
+  }
+
+  // Whole lines go past the caches, where they would push out the source: nobody reads the result
+  // soon.
+  static inline void put(std::uint8_t* at, Register x) {
+    if (reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
+      L::stream(at, x);
+    } else {
+      L::store(at, x);
+    }
+  }
+
+  template <Ends ends>
+  static inline void store(const Places& p, std::int64_t r, Register x) {
+    if constexpr (ends == Ends::outside) {
+      if (p.shuffling != nullptr) x = L::shuffle(x, L::load(p.shuffling));
+      if (p.to_of != nullptr) return put(p.to + p.to_of[r], x);
+    }
+    L::store(p.to + r * register_bytes, x);
+  }
+
+  // Exchanges while their registers are loaded: two, four or eight of them.
+  static constexpr int most_exchanges = 3;
+  struct Pass {
+    typename L::Exchange exchanges[most_exchanges];
+    std::int64_t distances[most_exchanges];
+    int count;
+    bool within_bytes;  // the first one
+  };
+
+  template <Ends ends, bool within_bytes, int count>
+  static void run_pass_of(const Pass& pass, const Places& p, std::int64_t registers) {
+    typename L::Exchange exchange[count];
+    std::int64_t apart = 0;
+    for (int i = 0; i < count; ++i) {
+      exchange[i] = pass.exchanges[i];
+      apart |= pass.distances[i];
+    }
+    for (std::int64_t r = 0; r < registers; r = ((r | apart) + 1) & ~apart) {
+      std::int64_t at[1 << count];
+      Register x[1 << count];
+      at[0] = r;
+#pragma GCC unroll 3
+      for (int e = 0; e < count; ++e) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 1 << e; ++i) at[(1 << e) + i] = at[i] + pass.distances[e];
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < 1 << count; ++i) x[i] = load<ends>(p, at[i]);
+#pragma GCC unroll 3
+      for (int e = 0; e < count; ++e) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 1 << count; ++i) {
+          if ((i >> e & 1) != 0) continue;
+          if (within_bytes && e == 0) {
+            L::exchange_bits(exchange[e], x[i], x[i + (1 << e)]);
+          } else {
+            L::exchange_bytes(exchange[e], x[i], x[i + (1 << e)]);
+          }
+        }
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < 1 << count; ++i) store<ends>(p, at[i], x[i]);
+    }
+  }
+
+  template <Ends ends>
+  static void run_pass(const Pass& pass, const Places& p, std::int64_t registers) {
+    if (pass.within_bytes) {
+      if (pass.count == 1) return run_pass_of<ends, true, 1>(pass, p, registers);
+      if (pass.count == 2) return run_pass_of<ends, true, 2>(pass, p, registers);
+      return run_pass_of<ends, true, 3>(pass, p, registers);
+    }
+    if (pass.count == 1) return run_pass_of<ends, false, 1>(pass, p, registers);
+    if (pass.count == 2) return run_pass_of<ends, false, 2>(pass, p, registers);
+    return run_pass_of<ends, false, 3>(pass, p, registers);
+  }
+
+  // Of blocks whose registers only shuffle their bytes.
+  static void shuffle_alone(const Places& p, std::int64_t registers) {
+    for (std::int64_t r = 0; r < registers; ++r) {
+      store<Ends::outside>(p, r, load<Ends::outside>(p, r));
+    }
+  }
+
+  // All passes of a plan. An exchange within bytes begins one, and the registers of a pass are
+  // apart by different distances.
+  struct Passes {
+    Pass all[most_block_exchanges];
+    std::int64_t count = 0;
+    explicit Passes(const BlockMoves& moves) {
+      std::int64_t apart = 0;
+      for (std::int64_t i = 0; i < moves.exchange_count; ++i) {
+        const BitExchange e = moves.exchanges[i];
+        const std::int64_t distance = std::int64_t{1} << (e.high - L::log2);
+        const bool within_bytes = e.low < 3;
+        if (count == 0 || within_bytes || (apart & distance) != 0 ||
+            all[count - 1].count == most_exchanges) {
+          all[count].count = 0;
+          all[count].within_bytes = within_bytes;
+          ++count;
+          apart = 0;
+        }
+        Pass& pass = all[count - 1];
+        pass.exchanges[pass.count] = L::make_exchange(moves, i);
+        pass.distances[pass.count] = distance;
+        ++pass.count;
+        apart |= distance;
+      }
+    }
+  };
+
+  // ahead: bytes to the source of the next block.
+  template <std::int64_t bytes>
+  static void read_lines(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
+                         std::uint8_t* buffer) {
+    for (std::int64_t i = 0; i < moves.line_count; ++i) {
+      const BlockCopy line = moves.lines[i];
+      fetch(source + line.from + ahead);
+      std::memcpy(buffer + line.to, source + line.from, bytes);
+    }
+  }
+
+  static void read_long_lines(const BlockMoves& moves, const std::uint8_t* source,
+                              std::int64_t ahead, std::uint8_t* buffer) {
+    for (std::int64_t i = 0; i < moves.line_count; ++i) {
+      const std::uint8_t* const from = source + moves.lines[i].from;
+      std::uint8_t* const to = buffer + moves.lines[i].to;
+      for (std::int64_t at = 0; at < moves.line_bytes; at += line_bytes) {
+        fetch(from + at + ahead);
+        std::memcpy(to + at, from + at, line_bytes);
+      }
+    }
+  }
+
+  static void read_source(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
+                          std::uint8_t* buffer) {
+    switch (moves.line_bytes) {
+      case 4:
+        return read_lines<4>(moves, source, ahead, buffer);
+      case 8:
+        return read_lines<8>(moves, source, ahead, buffer);
+      case 16:
+        return read_lines<16>(moves, source, ahead, buffer);
+      case 32:
+        return read_lines<32>(moves, source, ahead, buffer);
+      default:
+        return read_long_lines(moves, source, ahead, buffer);
+    }
+  }
+
+  template <std::int64_t bytes>
+  static void write_chunks(const BlockMoves& moves, const std::uint8_t* buffer, std::uint8_t* out) {
+    for (std::int64_t i = 0; i < moves.chunk_count; ++i) {
+      std::memcpy(out + moves.chunks[i].to, buffer + moves.chunks[i].from, bytes);
+    }
+  }
+
+  // Chunks rise in the result, so those of a line follow each other.
+  static void write_registers(const BlockMoves& moves, const std::uint8_t* buffer,
+                              std::uint8_t* out) {
+    for (std::int64_t i = 0; i < moves.chunk_count; ++i) {
+      std::uint8_t* const to = out + moves.chunks[i].to;
+      const std::uint8_t* const from = buffer + moves.chunks[i].from;
+      for (std::int64_t at = 0; at < moves.chunk_bytes; at += register_bytes) {
+        put(to + at, L::load(from + at));
+      }
+    }
+  }
+
+  static void write_out(const BlockMoves& moves, const std::uint8_t* buffer, std::uint8_t* out) {
+    if (moves.chunk_bytes >= register_bytes) return write_registers(moves, buffer, out);
+    switch (moves.chunk_bytes) {
+      case 4:
+        return write_chunks<4>(moves, buffer, out);
+      case 8:
+        return write_chunks<8>(moves, buffer, out);
+      case 16:
+        return write_chunks<16>(moves, buffer, out);
+      default:
+        return write_chunks<32>(moves, buffer, out);
+    }
+  }
+
+  template <class Table>
+  static void change_all(const Table& table, std::uint8_t* buffer, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += register_bytes) {
+      L::store(buffer + at, L::change(table, L::load(buffer + at)));
+    }
+  }
+
+  static void change(const BlockMoves& moves, std::uint8_t* buffer) {
+    if (moves.nibbles != nullptr) {
+      change_all(typename L::Nibbles(moves), buffer, moves.buffer_bytes);
+    }
+    if (moves.bytes != nullptr) change_all(typename L::Bytes(moves), buffer, moves.buffer_bytes);
+  }
+
+  struct Block {
+    const std::uint8_t* source;
+    std::int64_t ahead;
+    std::uint8_t* out;
+  };
+
+  static void move_block(const BlockMoves& moves, const Passes& passes, const Block& block,
+                         std::uint8_t* buffer) {
+    const std::int64_t registers = moves.buffer_bytes / register_bytes;
+    const bool any = passes.count > 0 || moves.shuffle != nullptr;
+    const bool table = moves.nibbles != nullptr || moves.bytes != nullptr;
+    const bool from_source = moves.register_from != nullptr && !table && any;
+    const bool to_out = moves.register_to != nullptr && L::whole_lines && any;
+    if (!from_source) {
+      read_source(moves, block.source, block.ahead, buffer);
+      change(moves, buffer);
+    }
+    Places p{.from = from_source ? block.source : buffer,
+             .from_of = from_source ? moves.register_from : nullptr,
+             .to = buffer,
+             .to_of = nullptr,
+             .ahead = block.ahead,
+             .shuffling = nullptr};
+    for (std::int64_t i = 0; any && (i == 0 || i < passes.count); ++i) {
+      const bool last = i + 1 >= passes.count;
+      if (last && to_out) {
+        p.to = block.out;
+        p.to_of = moves.register_to;
+      }
+      if (last) p.shuffling = moves.shuffle;
+      if (passes.count == 0) {
+        shuffle_alone(p, registers);
+      } else if (p.from_of != nullptr || p.to_of != nullptr || p.shuffling != nullptr) {
+        run_pass<Ends::outside>(passes.all[i], p, registers);
+      } else {
+        run_pass<Ends::inside>(passes.all[i], p, registers);
+      }
+      p.from = buffer;
+      p.from_of = nullptr;
+    }
+    if (!to_out) write_out(moves, buffer, block.out);
+  }
+
+  static void move_blocks(const BlockMoves& moves, const BlockRun& run) {
+    alignas(64) std::uint8_t buffer[block_buffer_bytes];
+    const Passes passes(moves);
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const BlockCopy block = run.blocks[i];
+      const std::int64_t next = run.blocks[i + 1 < run.count ? i + 1 : i].from;
+      move_block(moves, passes,
+                 {.source = run.source + block.from,
+                  .ahead = next - block.from,
+                  .out = run.out + block.to},
+                 buffer);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace fewbit

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/isa_region.hpp"
+#include "layout/pack_fast_words_lanes.hpp"
+
+#if defined(__x86_64__)
+FEWBIT_ISA_BEGIN("avx2")
+
+namespace fewbit {
+
+void order_words_avx2(const OrderWords& job) { word_lanes::order_words<word_lanes::Lanes8>(job); }
+
+std::int64_t sign_words_avx2(const SignWords& job) {
+  return word_lanes::sign_words<word_lanes::Lanes8>(job);
+}
+
+}  // namespace fewbit
+
+FEWBIT_ISA_END
+#endif
