@@ -165,6 +165,13 @@ class Claim {
     auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
                    ? fit_qkv()
                    : fit_scale(matrix, scale.shape, declared);
+    const bool square = module.n == module.k && module.k > 1;
+    if (!fit && square && scale.shape.size() >= 2 && scale.shape.back() == module.k) {
+      return fmt::format(
+          "{} of shape {} for a square weight of {}: whether it is one a row or a column is not to "
+          "be seen, expected [{}, 1] for one a row",
+          names[0], shape_text(scale.shape), shape_text(weight_.shape), module.n);
+    }
     if (!fit) {
       return fmt::format("{} of shape {} for a weight of {}, expected {}", names[0],
                          shape_text(scale.shape), shape_text(weight_.shape),

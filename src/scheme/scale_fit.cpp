@@ -155,7 +155,11 @@ std::optional<ScaleFit> fit_either_way(const ScaledMatrix& matrix, const Shape& 
   if (!grid) return std::nullopt;
   const std::optional<ScaleFit> straight = as_stored(fit(*grid), *grid);
   const auto other = turned(matrix, *grid);
-  if (!other) return straight;
+  if (!other) {
+    // One scale a column of a square matrix may as well be one a row.
+    const bool column = straight && straight->granularity == Granularity{0, 1};
+    return column && matrix.n == matrix.k ? std::nullopt : straight;
+  }
   std::optional<ScaleFit> swapped = as_stored(fit(*other), *other);
   if (!swapped) return straight;
   // One scale a column of the matrix, where it may as well be one a row: nobody scales columns.

@@ -9,10 +9,16 @@
 namespace fewbit {
 namespace {
 
-bool is_cache_scale(std::string_view suffix) {
-  constexpr std::string_view names[] = {"k_scale",  "v_scale",      "k_bias",           "v_bias",
-                                        "kv_scale", "output_scale", "prob_output_scale"};
-  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
+// Old exporters call the scales of the cache the outputs' of k_proj and v_proj.
+bool is_cache_scale(const Module& module, std::string_view suffix) {
+  constexpr std::string_view names[] = {"k_scale", "v_scale", "k_bias", "v_bias", "kv_scale"};
+  const bool cached = module.role == Role::k_proj || module.role == Role::v_proj;
+  return (suffix == "output_scale" && cached) ||
+         std::find(std::begin(names), std::end(names), suffix) != std::end(names);
+}
+
+bool is_output_scale(std::string_view suffix) {
+  return suffix == "output_scale" || suffix == "prob_output_scale";
 }
 
 bool is_input_scale(std::string_view suffix) {
@@ -39,9 +45,12 @@ void validate_activation_scales(Validation& validation, const Module& module) {
     } else if (part.suffix == "weight_scale_2" && module.scheme.weight == DType::i4) {
       validation.add(module, Level::info, "input-scale-unused", part.tensor,
                      "a factor for products in 8 bits", "none: weights are decoded without it");
-    } else if (is_cache_scale(part.suffix)) {
+    } else if (is_cache_scale(module, part.suffix)) {
       validation.add(module, Level::info, "cache-scale-unused", part.tensor,
                      "a scale for a quantized key/value cache", "none: the cache has 16 bits");
+    } else if (is_output_scale(part.suffix)) {
+      validation.add(module, Level::info, "output-scale-unused", part.tensor,
+                     "a scale for quantized outputs", "none: outputs have 16 bits");
     }
   }
 }

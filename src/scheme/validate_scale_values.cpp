@@ -160,14 +160,19 @@ class ModuleScales {
           "a finite number above zero");
       return;
     }
+    divides_ =
+        module_.scheme.scale && module_.scheme.scale->global_direction == ScaleDirection::divide;
+    if (counts.zero > 0 && divides_) {
+      add(Level::error, "global-scale-value", info, fmt::format("{:g}", value),
+          "a finite number above zero: scales are divided by it");
+      return;
+    }
     // A matrix of zeros may have a zero scale: it does no harm.
     if (counts.zero > 0) {
       add(Level::warning, "global-scale-zero", info, fmt::format("{:g}", value),
           "a finite number above zero");
       return;
     }
-    divides_ =
-        module_.scheme.scale && module_.scheme.scale->global_direction == ScaleDirection::divide;
     global_ = divides_ ? 1.0 / double(counts.smallest) : double(counts.largest);
     if (module_.experts > 1) keep_experts(info, per_expert_global_);
     global_info_ = &info;

@@ -358,7 +358,7 @@ def faults():
 
     yield broken("bitmask", unreadable, bitmask)
     yield broken("marlin-24", unreadable, put("meta", lambda _: np.zeros((8, 8), np.int16)))
-    yield broken("divisor-zero", ("global-scale-zero",), put("weight_global_scale", lambda _: np.zeros(1, np.float32)), nvfp4())
+    yield broken("divisor-zero", ("global-scale-value",), put("weight_global_scale", lambda _: np.zeros(1, np.float32)), nvfp4())
     yield broken("divisor-nan", ("global-scale-value",), put("weight_global_scale", lambda _: np.full(1, np.nan, np.float32)), nvfp4())
     yield broken("divisor-is-factor", ("global-scale-direction",), put("weight_global_scale", lambda value: 1 / value), nvfp4())
     yield broken("divisor-shape", ("global-scale-shape",), put("weight_global_scale", lambda value: np.repeat(value, 2)), nvfp4())

@@ -339,6 +339,10 @@ def faults():
         tensors[weight].view(np.uint8)[7, 9] = 0xFF
 
     none = "as they are they are no weights"
+    for name, block in [("square", BLOCK), ("square-no-config", {})]:
+        case = granular(f"fault-{name}", (40, 40), (1, 40), 1, 0, "one a row or a column", config=block)
+        case.faults = ("module-unreadable",)
+        yield case
     yield fault("no-scale", "module-unreadable", lambda tensors: tensors.pop(scale), none)
     yield fault("no-scale-no-config", "module-unreadable", lambda tensors: tensors.pop(scale), none, config={})
     yield fault(

@@ -105,10 +105,11 @@ def decoded_problems(program, case, folder):
 def agreement_problems(errors, code, said):
     """What check calls an error convert refuses, and the reverse."""
     text = json.dumps(said)
+    errors = errors - CHECK_ALONE
     if code != 0 and not errors:
         reason = next((reason for reason in CONVERT_ALONE if reason in text), None)
         return [] if reason else [f"convert refuses what is no error for check: {text}"]
-    if code == 0 and errors - CHECK_ALONE:
+    if code == 0 and errors:
         return [f"convert accepts what check calls an error: {sorted(errors)}"]
     return []
 

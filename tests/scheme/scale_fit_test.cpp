@@ -87,6 +87,8 @@ TEST(ScaleFit, OtherShapesAreRefused) {
            {{0, 300, 200}, {200, 300}},
            {{4, 24, 40}, {3, 24}},
            {{4, 40, 40}, {4, 40}},  // rows or columns?
+           {{0, 40, 40}, {1, 40}},
+           {{4, 40, 40}, {4, 1, 40}},
            {{0, 0, 40}, {1}},
        }) {
     EXPECT_FALSE(fit_scale(matrix, scale, {})) << shape_text(scale) << " for " << matrix.n;

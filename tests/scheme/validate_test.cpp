@@ -255,6 +255,22 @@ TEST(Validate, WhatAModelMayLeaveOutIsNoFault) {
   }
 }
 
+// Only those of k_proj and v_proj are the cache's.
+TEST(Validate, ScalesOfOutputsAreCalledSo) {
+  for (const auto& [name, rule] : {std::pair{"k_proj.output_scale", "cache-scale-unused"},
+                                   {"v_proj.output_scale", "cache-scale-unused"},
+                                   {"o_proj.output_scale", "output-scale-unused"},
+                                   {"q_proj.output_scale", "output-scale-unused"},
+                                   {"q_proj.prob_output_scale", "output-scale-unused"}}) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    small.add_f32(attention + name, {}, {0.5F});
+    const std::vector<Finding> findings = findings_of(small);
+    ASSERT_EQ(findings.size(), 1U) << name;
+    EXPECT_EQ(findings[0].rule, rule) << name;
+    EXPECT_EQ(findings[0].level, Level::info) << name;
+  }
+}
+
 TEST(Validate, ATiedHeadWithValuesOfItsOwnIsFound) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   small.add_bf16("lm_head.weight", {64, 32}, {1.0F});
