@@ -22,6 +22,25 @@ ConfigSection::ConfigSection(const Json& root, std::string where) : where_(std::
   }
 }
 
+Result<void> ConfigSection::agree(Keys keys) const {
+  const Entry first = find(keys);
+  if (!first) return {};
+  for (const std::string_view key : keys) {
+    const Entry other = key == first.key ? Entry{} : find({key});
+    if (!other) continue;
+    // A list a layer is compared with nothing.
+    if (first.value->as_array() != nullptr || other.value->as_array() != nullptr) continue;
+    const auto a = first.value->as_double();
+    const auto b = other.value->as_double();
+    if (a && b ? *a == *b : first.value->dump() == other.value->dump()) continue;
+    return Error{ErrorCode::inconsistent,
+                 fmt::format("{} is {}, but {} is {}: one thing under two names", first.key,
+                             value_text(*first.value), other.key, value_text(*other.value)),
+                 where_};
+  }
+  return {};
+}
+
 ConfigSection::Entry ConfigSection::find(Keys keys) const {
   for (const std::string_view key : keys) {
     for (const Json* section : sections_) {
@@ -47,6 +66,7 @@ Result<std::optional<std::int64_t>> ConfigSection::integer(Keys keys, std::int64
     return refuse(ErrorCode::corrupt, entry.key, *entry.value,
                   fmt::format("an integer from {} to {}", least, most));
   }
+  FEWBIT_TRY(agree(keys));
   return value;
 }
 
@@ -65,6 +85,7 @@ Result<std::optional<double>> ConfigSection::number(Keys keys) const {
   if (!entry) return std::optional<double>{};
   const std::optional<double> value = entry.value->as_double();
   if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a number");
+  FEWBIT_TRY(agree(keys));
   return value;
 }
 
@@ -73,6 +94,7 @@ Result<std::optional<bool>> ConfigSection::boolean(Keys keys) const {
   if (!entry) return std::optional<bool>{};
   const std::optional<bool> value = entry.value->as_bool();
   if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "true or false");
+  FEWBIT_TRY(agree(keys));
   return value;
 }
 

@@ -16,7 +16,8 @@ namespace fewbit {
 
 // The keys of a model stand at the top level, or in text_config, llm_config or language_config of a
 // multimodal one. A null value counts as absent. Wrong kinds and ranges are errors (corrupt) that
-// name the key, what was found and what was expected.
+// name the key, what was found and what was expected. Where several keys mean one thing, numbers
+// and flags under all of them must be the same, else error inconsistent with both.
 class ConfigSection {
  public:
   using Keys = std::initializer_list<std::string_view>;
@@ -43,6 +44,9 @@ class ConfigSection {
   // Empty list when absent.
   Result<std::vector<std::int64_t>> integers(Keys keys) const;
 
+  // Error inconsistent when two of `keys` have different values.
+  Result<void> agree(Keys keys) const;
+
   const std::string& where() const { return where_; }
   // "key = value": `what` of an error.
   Error refuse(ErrorCode code, std::string_view key, const Json& value,
@@ -55,5 +59,23 @@ class ConfigSection {
 
 // A value in a message: shortened, so that a long list does not fill the screen.
 std::string value_text(const Json& value);
+
+// What models call one thing, in the order to try.
+inline const ConfigSection::Keys num_experts_keys = {"num_local_experts", "num_experts",
+                                                     "n_routed_experts", "moe_num_experts"};
+inline const ConfigSection::Keys top_k_keys = {
+    "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk",
+    "moe_top_k",           "experts_per_token",     "moe_k"};
+inline const ConfigSection::Keys group_keys = {"n_group", "num_expert_group"};
+inline const ConfigSection::Keys score_keys = {"scoring_func",
+                                               "score_function",
+                                               "score_func",
+                                               "moe_router_activation",
+                                               "moe_router_activation_func",
+                                               "expert_selection_fn"};
+inline const ConfigSection::Keys renormalize_keys = {"norm_topk_prob", "route_norm",
+                                                     "moe_renormalize"};
+inline const ConfigSection::Keys scaling_keys = {"routed_scaling_factor", "route_scale",
+                                                 "moe_router_topk_scaling_factor"};
 
 }  // namespace fewbit

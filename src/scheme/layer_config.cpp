@@ -26,7 +26,7 @@ bool has_correction_bias(const Identified& identified) {
 }
 
 Result<Score> read_score(const ConfigSection& config, const Identified& identified) {
-  FEWBIT_TRY(const auto name, config.string({"scoring_func", "score_function", "score_func"}));
+  FEWBIT_TRY(const auto name, config.string(score_keys));
   if (!name) return has_correction_bias(identified) ? Score::sigmoid : Score::softmax;
   if (*name == "softmax") return Score::softmax;
   if (*name == "sigmoid") return Score::sigmoid;
@@ -41,15 +41,13 @@ Result<void> read_router(const ConfigSection& config, const Identified& identifi
                          ModelConfig& model) {
   RouterParams& router = model.router;
   FEWBIT_TRY(router.score, read_score(config, identified));
-  FEWBIT_TRY(const std::int64_t top_k,
-             config.required_integer(
-                 {"num_experts_per_tok", "num_experts_per_token", "top_k_experts"}, 1, most));
+  FEWBIT_TRY(const std::int64_t top_k, config.required_integer(top_k_keys, 1, most));
   router.top_k = static_cast<int>(top_k);
-  FEWBIT_TRY(const auto renormalize, config.boolean({"norm_topk_prob"}));
+  FEWBIT_TRY(const auto renormalize, config.boolean(renormalize_keys));
   // Their own defaults; the others renormalize.
   const bool by_default = !any_of(model.model_type, {"qwen2_moe", "olmoe", "deepseek_v2"});
   router.renormalize = renormalize.value_or(by_default);
-  FEWBIT_TRY(const auto groups, config.integer({"n_group", "num_expert_group"}, 1, most));
+  FEWBIT_TRY(const auto groups, config.integer(group_keys, 1, most));
   FEWBIT_TRY(const auto top_groups, config.integer({"topk_group"}, 1, most));
   router.num_groups = static_cast<int>(groups.value_or(1));
   router.top_groups = static_cast<int>(top_groups.value_or(router.num_groups));
@@ -96,9 +94,7 @@ Result<ModelConfig> read_layer_config(const Checkpoint& checkpoint, const Identi
   FEWBIT_TRY(model.hidden_size, config.required_integer({"hidden_size"}, 1, most));
   // A model of any depth has fewer layers than this.
   FEWBIT_TRY(model.num_layers, config.required_integer({"num_hidden_layers"}, 1, 1 << 16));
-  FEWBIT_TRY(model.num_experts, config.required_integer({"num_experts", "num_local_experts",
-                                                         "n_routed_experts", "moe_num_experts"},
-                                                        1, most));
+  FEWBIT_TRY(model.num_experts, config.required_integer(num_experts_keys, 1, most));
   FEWBIT_TRY(const auto expert_size,
              config.integer({"moe_intermediate_size", "expert_ffn_hidden_size"}, 1, most));
   model.moe_intermediate_size = expert_size.value_or(0);  // the tensors know

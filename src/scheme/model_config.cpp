@@ -109,28 +109,25 @@ Result<void> read_sizes(const ConfigSection& config, ModelConfig& model) {
 }
 
 Result<void> read_router(const ConfigSection& config, const Family& family, ModelConfig& model) {
-  FEWBIT_TRY(model.num_experts,
-             config.required_integer({"num_experts", "num_local_experts", "n_routed_experts"}, 1,
-                                     max_count));
-  FEWBIT_TRY(const std::int64_t top_k,
-             config.required_integer(
-                 {"num_experts_per_tok", "num_experts_per_token", "top_k_experts"}, 1, max_count));
+  FEWBIT_TRY(model.num_experts, config.required_integer(num_experts_keys, 1, max_count));
+  FEWBIT_TRY(const std::int64_t top_k, config.required_integer(top_k_keys, 1, max_count));
   if (top_k > model.num_experts) {
     return inconsistent(config, fmt::format("num_experts_per_tok {} is more than num_experts {}",
                                             top_k, model.num_experts));
   }
   model.router.top_k = static_cast<int>(top_k);
-  FEWBIT_TRY(const auto score, config.string({"scoring_func", "score_function", "score_func"}));
+  FEWBIT_TRY(config.agree(score_keys));
+  FEWBIT_TRY(const auto score, config.string(score_keys));
   if (score && *score != "softmax") {
     return Error{ErrorCode::unsupported,
                  fmt::format("scoring_func is \"{}\", expected softmax for model_type {}", *score,
                              model.model_type),
                  config.where()};
   }
-  FEWBIT_TRY(const auto renormalize, config.boolean({"norm_topk_prob"}));
+  FEWBIT_TRY(const auto renormalize, config.boolean(renormalize_keys));
   model.router.renormalize = family.renormalize == Renormalize::always ||
                              renormalize.value_or(family.norm_topk_prob_default);
-  FEWBIT_TRY(const auto groups, config.integer({"n_group", "num_expert_group"}, 1, max_count));
+  FEWBIT_TRY(const auto groups, config.integer(group_keys, 1, max_count));
   FEWBIT_TRY(const auto top_groups, config.integer({"topk_group"}, 1, max_count));
   const std::int64_t num_groups = groups.value_or(1);
   const std::int64_t num_top_groups = top_groups.value_or(num_groups);
@@ -140,7 +137,7 @@ Result<void> read_router(const ConfigSection& config, const Family& family, Mode
   }
   model.router.num_groups = static_cast<int>(num_groups);
   model.router.top_groups = static_cast<int>(num_top_groups);
-  FEWBIT_TRY(const auto scaling, config.number({"routed_scaling_factor"}));
+  FEWBIT_TRY(const auto scaling, config.number(scaling_keys));
   model.router.scaling = static_cast<float>(scaling.value_or(1.0));
   if (!std::isfinite(model.router.scaling)) {
     return inconsistent(config, fmt::format("routed_scaling_factor is {}, expected a finite f32",
@@ -258,6 +255,7 @@ Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
                  where};
   }
   model.moe_intermediate_size = expert_size.value_or(model.intermediate_size);
+  FEWBIT_TRY(refuse_foreign_keys(config, model));
   FEWBIT_TRY(read_eos(root.get(), where, model));
   FEWBIT_TRY(const std::shared_ptr<const Json> generation,
              checkpoint.json_file("generation_config.json"));

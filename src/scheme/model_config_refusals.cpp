@@ -22,19 +22,23 @@ constexpr std::string_view must_be_unused[] = {
     // attention
     "attention_bias", "qkv_bias", "use_qkv_bias", "attention_chunk_size", "kv_lora_rank",
     "q_lora_rank", "clip_qkv", "attn_logit_softcapping", "attn_output_gate", "use_sliding_window",
-    "linear_num_value_heads", "full_attention_interval",
+    "linear_num_value_heads", "full_attention_interval", "query_pre_attn_scalar",
+    "attn_temperature_tuning", "use_parallel_residual", "rope_interleave", "no_rope_layers",
+    "no_rope_layer_interval", "nope_layer_interval", "rope_local_base_freq",
     // MLP and experts
     "mlp_bias", "use_bias", "n_shared_experts", "num_shared_experts", "num_shared_expert",
     "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
     "shared_intermediate_size", "moe_latent_size", "zero_expert_num", "add_router_probs",
+    "use_grouped_topk", "use_routing_bias", "use_expert_bias", "moe_router_enable_expert_bias",
     // which layers are what
     "hybrid_override_pattern", "layers_block_type", "interleave_moe_layer_step", "moe_layers",
     // logits
     "final_logit_softcapping", "logit_scale"};
 
 // Factors that do nothing only when they are one.
-constexpr std::string_view must_be_one[] = {"partial_rotary_factor", "embedding_multiplier",
-                                            "residual_multiplier", "logits_scaling", "rotary_pct"};
+constexpr std::string_view must_be_one[] = {
+    "partial_rotary_factor", "embedding_multiplier", "residual_multiplier",
+    "logits_scaling",        "rotary_pct",           "scale_emb"};
 
 Result<void> refuse_sliding_window(const ConfigSection& config) {
   if (const auto types = config.find({"layer_types"})) {

@@ -42,13 +42,11 @@ Sizes read_sizes(const Json& root) {
   if (!config.find({"moe_intermediate_size"})) {
     sizes.expert_inner = size_of(config, {"intermediate_size"});
   }
-  sizes.experts =
-      size_of(config, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
+  sizes.experts = size_of(config, num_experts_keys);
   sizes.vocab = size_of(config, {"vocab_size"});
   sizes.layers = size_of(config, {"num_hidden_layers"});
-  sizes.top_k = size_of(config, {"num_experts_per_tok", "moe_topk", "num_experts_per_token",
-                                 "moe_top_k", "experts_per_token"});
-  sizes.groups = size_of(config, {"n_group", "num_expert_group"});
+  sizes.top_k = size_of(config, top_k_keys);
+  sizes.groups = size_of(config, group_keys);
   sizes.top_groups = size_of(config, {"topk_group"});
   return sizes;
 }
@@ -83,6 +81,21 @@ std::optional<Sizes> stated_sizes(const Checkpoint& checkpoint) {
   const auto config = checkpoint.json_file("config.json");
   if (!config || *config == nullptr) return std::nullopt;
   return read_sizes(**config);
+}
+
+// One thing under several names of config.json.
+void validate_names(Validation& validation) {
+  if (validation.checkpoint.gguf_metadata() != nullptr) return;
+  const auto file = validation.checkpoint.json_file("config.json");
+  if (!file || *file == nullptr) return;
+  const ConfigSection config(**file, "config.json");
+  for (const ConfigSection::Keys& keys :
+       {num_experts_keys, top_k_keys, group_keys, score_keys, renormalize_keys, scaling_keys}) {
+    const auto agrees = config.agree(keys);
+    if (agrees) continue;
+    validation.groups.add(Role::router, {Level::error, "config-names-differ", "config.json",
+                                         agrees.error().what, "one value"});
+  }
 }
 
 struct Expected {
@@ -159,6 +172,7 @@ void validate_choice(Validation& validation, const Sizes& sizes) {
 }  // namespace
 
 void validate_config_sizes(Validation& validation) {
+  validate_names(validation);
   const auto stated = stated_sizes(validation.checkpoint);
   if (!stated) return;
   const Sizes& sizes = *stated;

@@ -37,8 +37,7 @@ SplitSizes read_split_sizes(const Checkpoint& checkpoint) {
   // Latent attention keeps one compressed head for all: nothing is divided by key/value heads.
   if (config.find({"kv_lora_rank"})) sizes.kv_heads = std::nullopt;
   sizes.vocab = size_of(config, {"vocab_size"});
-  sizes.experts =
-      size_of(config, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
+  sizes.experts = size_of(config, num_experts_keys);
   return sizes;
 }
 

@@ -134,6 +134,7 @@ NVFP4_FAULTS = {
     "config-experts": lambda c: c.config.update(num_experts=3),
     "config-top-k": lambda c: c.config.update(num_experts_per_tok=5),
     "config-expert-groups": lambda c: c.config.update(n_group=3),
+    "config-names-differ": lambda c: c.config.update(num_local_experts=8),
     "config-size": lambda c: c.config.update(moe_intermediate_size=32),
     "config-group-size": lambda c: block(c, group_size=32),
     "config-algorithm": lambda c: block(c, quant_algo="FP8"),

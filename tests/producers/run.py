@@ -33,6 +33,7 @@ CHECK_ALONE = {
     "activation-gate",
     "config-top-k",
     "config-expert-groups",
+    "config-names-differ",
 }
 # Of checkpoints that are in order, but not for convert.
 CONVERT_ALONE = {"nothing is quantized"}

@@ -155,6 +155,27 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"kv_lora_rank", "512", ErrorCode::unsupported, "kv_lora_rank is 512"},
         Refused{"final_logit_softcapping", "30.0", ErrorCode::unsupported, "30.0"},
         Refused{"scoring_func", "\"sigmoid\"", ErrorCode::unsupported, "sigmoid"},
+        Refused{"moe_router_activation_func", "\"sigmoid\"", ErrorCode::unsupported, "sigmoid"},
+        // what other families have
+        Refused{"routed_scaling_factor", "2.5", ErrorCode::unsupported,
+                "routed_scaling_factor is 2.5, expected 1: model_type qwen3_moe does not apply it"},
+        Refused{"route_scale", "2.5", ErrorCode::unsupported, "route_scale is 2.5"},
+        Refused{"n_group", "2", ErrorCode::unsupported, "n_group is 2, expected 1"},
+        Refused{"first_k_dense_replace", "1", ErrorCode::unsupported, "expected 0"},
+        Refused{"topk_method", "\"noaux_tc\"", ErrorCode::unsupported, "noaux_tc"},
+        Refused{"swiglu_limit", "7.0", ErrorCode::unsupported, "silu does not apply it"},
+        Refused{"swiglu_alpha", "1.702", ErrorCode::unsupported, "silu does not apply it"},
+        Refused{"attention_multiplier", "0.5", ErrorCode::unsupported, "expected 0.25"},
+        Refused{"use_qk_norm", "false", ErrorCode::unsupported, "use_qk_norm is false"},
+        Refused{"rotary_dim", "8", ErrorCode::unsupported, "expected 16"},
+        Refused{"use_grouped_topk", "true", ErrorCode::unsupported, "use_grouped_topk is true"},
+        Refused{"layer_norm_eps", "1e-5", ErrorCode::unsupported, "layer_norm_eps is 1e-"},
+        // one thing under two names
+        Refused{"num_local_experts", "4", ErrorCode::inconsistent,
+                "num_local_experts is 4, but num_experts is 2"},
+        Refused{"moe_topk", "2", ErrorCode::inconsistent,
+                "num_experts_per_tok is 1, but moe_topk is 2"},
+        Refused{"moe_renormalize", "false", ErrorCode::inconsistent, "moe_renormalize is false"},
         Refused{"hidden_act", "\"mish\"", ErrorCode::unsupported, "mish"},
         Refused{"model_type", "\"gpt_neo\"", ErrorCode::unsupported, "gpt_neo"},
         Refused{"torch_dtype", "\"float8\"", ErrorCode::unsupported, "float8"},
@@ -181,12 +202,39 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"rms_norm_eps", "0", ErrorCode::inconsistent, "rms_norm_eps is 0"},
         Refused{"rope_theta", "0.5", ErrorCode::corrupt, "rope_theta is 0.5"}));
 
+TEST(ModelConfig, KeysOfOneFamilyAreForeignToAnother) {
+  const auto refused = [](std::string text, const std::string& family, const std::string& key,
+                          const std::string& value) {
+    text.replace(text.find("qwen3_moe"), 9, family);
+    text.insert(1, "\"" + key + "\": " + value + ",");
+    const auto config = read(text);
+    return config ? std::string() : config.error().what;
+  };
+  const std::string same = with("moe_intermediate_size", "48");
+  EXPECT_EQ(refused(same, "mixtral", "use_qk_norm", "false"), "");
+  EXPECT_THAT(refused(same, "mixtral", "use_qk_norm", "true"), HasSubstr("mixtral does not apply"));
+  EXPECT_THAT(refused(same, "olmoe", "decoder_sparse_step", "2"), HasSubstr("expected 1"));
+  EXPECT_THAT(refused(same, "olmoe", "mlp_only_layers", "[0]"), HasSubstr("an empty list"));
+  EXPECT_THAT(refused(same, "mixtral", "route_norm", "false"), HasSubstr("route_norm is false"));
+  EXPECT_THAT(refused(with("moe_intermediate_size", "16"), "olmoe", "use_qk_norm", "true"),
+              HasSubstr("moe_intermediate_size is 16, expected 48"));
+}
+
 TEST(ModelConfig, NeutralValuesOfRefusableKeysAreAccepted) {
   for (const auto& [key, value] : {std::pair{"rope_scaling", "null"},
                                    {"attention_bias", "false"},
                                    {"sliding_window", "4096"},
                                    {"n_shared_experts", "0"},
                                    {"partial_rotary_factor", "1.0"},
+                                   {"routed_scaling_factor", "1.0"},
+                                   {"num_local_experts", "2"},
+                                   {"n_group", "1"},
+                                   {"topk_group", "1"},
+                                   {"attention_multiplier", "0.25"},
+                                   {"use_qk_norm", "true"},
+                                   {"swiglu_limit", "null"},
+                                   {"first_k_dense_replace", "0"},
+                                   {"topk_method", "\"greedy\""},
                                    {"layer_types", R"(["full_attention"])"},
                                    {"scoring_func", "\"softmax\""}}) {
     const auto config = read(with(key, value));
