@@ -12,9 +12,24 @@
 
 namespace fewbit::cli {
 
+namespace {
+
+// All rows are as wide as the longest cell: one name of megabytes must not make each of them so.
+constexpr std::size_t most_cell_bytes = 1000;
+
+std::string shortened(const std::string& cell) {
+  if (cell.size() <= most_cell_bytes) return printable_line(cell);
+  std::size_t end = most_cell_bytes;
+  while (end > 0 && (static_cast<unsigned char>(cell[end]) & 0xC0U) == 0x80U) --end;
+  return printable_line(std::string_view(cell).substr(0, end)) +
+         fmt::format("... ({} bytes)", cell.size());
+}
+
+}  // namespace
+
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) cell = printable_line(cell);
+  for (std::string& cell : cells) cell = shortened(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -12,6 +12,7 @@ enum class Align { left, right };
 class Table {
  public:
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+  // Cells of more than 1000 bytes are shortened, with their length.
   void add(std::vector<std::string> cells);
   // Two spaces between columns, `indent` before each line, no trailing blanks. Where stdout is a
   // terminal that is too narrow, the last column of text is wrapped.

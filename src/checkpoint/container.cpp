@@ -64,6 +64,8 @@ Result<void> read_headers(Container& container) {
   for (std::size_t i = 0; i < container.shards.size(); ++i) {
     const MappedFile& file = *container.shards[i];
     FEWBIT_TRY(SafetensorsHeader header, parse_safetensors(file.bytes(), file.path().string()));
+    // Pages of the header are not needed any more.
+    if (!header.tensors.empty()) file.release(0, header.tensors.front().file_offset);
     for (TensorInfo& info : header.tensors) {
       info.shard = static_cast<std::int32_t>(i);
       container.total_bytes += info.bytes;

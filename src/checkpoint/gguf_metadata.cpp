@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/limits.hpp"
 #include "core/checked.hpp"
 #include "core/quote.hpp"
 #include "core/utf8.hpp"
@@ -214,6 +215,12 @@ Result<GgufMetadata> GgufMetadata::read(GgufCursor& cursor, std::uint64_t count)
     return cursor.fail("kv-count", fmt::format("{} key-value pairs, but only {} bytes follow and a "
                                                "pair takes at least {}",
                                                count, cursor.remaining(), smallest));
+  }
+  if (count > max_gguf_pairs) {
+    return Error{
+        ErrorCode::limit,
+        fmt::format("kv-count: {} key-value pairs, the limit is {}", count, max_gguf_pairs),
+        cursor.where({})};
   }
   GgufMetadata metadata;
   metadata.entries_.reserve(count);

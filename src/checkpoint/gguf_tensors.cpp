@@ -8,6 +8,7 @@
 
 #include "checkpoint/gguf.hpp"
 #include "checkpoint/gguf_types.hpp"
+#include "checkpoint/limits.hpp"
 #include "core/checked.hpp"
 #include "core/quote.hpp"
 #include "core/utf8.hpp"
@@ -240,6 +241,12 @@ Result<std::vector<GgufEntry>> read_gguf_entries(GgufCursor& cursor, std::uint64
     return cursor.fail("tensor-count", fmt::format("{} tensors, but only {} bytes follow and an "
                                                    "entry takes at least {}",
                                                    count, cursor.remaining(), smallest));
+  }
+  if (count > max_tensors_in_file) {
+    return Error{ErrorCode::limit,
+                 fmt::format("tensor-count: {} tensors, the limit of a file is {}", count,
+                             max_tensors_in_file),
+                 cursor.where({})};
   }
   std::vector<GgufEntry> entries;
   entries.reserve(count);

@@ -55,8 +55,12 @@ std::string short_reason(std::string_view text) {
 class Builder {
  public:
   Builder(const char* begin, const char* const* consumed, std::string where,
-          const JsonLimits& limits)
-      : begin_(begin), consumed_(consumed), where_(std::move(where)), limits_(limits) {}
+          const JsonLimits& limits, const Json::TakeMember* take_member)
+      : begin_(begin),
+        consumed_(consumed),
+        where_(std::move(where)),
+        limits_(limits),
+        take_member_(take_member) {}
 
   // Events of the parser; false stops it, with error_ set.
   bool null() { return add(Json()); }
@@ -93,6 +97,7 @@ class Builder {
   Result<Json> take(bool complete) {
     if (error_) return *std::move(error_);
     if (!complete) return Error{ErrorCode::corrupt, "the text is no JSON value", where_};
+    if (member_error_) return *std::move(member_error_);
     return std::move(root_);
   }
 
@@ -117,20 +122,36 @@ class Builder {
                 fmt::format("more than {} values, the limit", limits_.max_values));
   }
 
-  bool add(Json value) {
-    if (!count()) return false;
-    attach(std::move(value));
-    return true;
-  }
+  bool add(Json value) { return count() && attach(std::move(value)); }
 
-  void attach(Json value) {
+  bool attach(Json value) {
     if (frames_.empty()) {
       root_ = std::move(value);
     } else if (Frame& frame = frames_.back(); frame.value.is_array()) {
       frame.value.push_back(std::move(value));
+    } else if (hands_over()) {
+      return hand_over({frame.key, std::move(value)});
     } else {
       frame.value.append_member(std::move(frame.key), std::move(value));
     }
+    return true;
+  }
+
+  bool hands_over() const { return take_member_ != nullptr && frames_.size() == 1; }
+
+  // Past a limit nothing more is read; other errors of a member wait for those of the text.
+  bool hand_over(Json::Member member) {
+    values_ = 0;
+    handed_over_.push_back(std::move(frames_.back().key));
+    if (member_error_) return true;
+    const auto taken = (*take_member_)(std::move(member));
+    if (taken) return true;
+    (taken.error().code == ErrorCode::limit ? error_ : member_error_) = taken.error();
+    return !error_;
+  }
+
+  const std::string& key_at(std::size_t i) const {
+    return hands_over() ? handed_over_[i] : (*frames_.back().value.as_object())[i].first;
   }
 
   bool open(Json empty) {
@@ -138,7 +159,8 @@ class Builder {
       return fail(ErrorCode::limit, position(),
                   fmt::format("nested deeper than {} levels, the limit", limits_.max_depth));
     }
-    if (!count()) return false;
+    const bool root = take_member_ != nullptr && frames_.empty();
+    if (!root && !count()) return false;
     frames_.push_back(Frame{std::move(empty), {}, key_ends_.size()});
     return true;
   }
@@ -147,34 +169,36 @@ class Builder {
     key_ends_.resize(frames_.back().first_key_end);
     Json value = std::move(frames_.back().value);
     frames_.pop_back();
-    attach(std::move(value));
-    return true;
+    return attach(std::move(value));
   }
 
   // Sorting instead of hashing: no input makes it slow.
   bool check_duplicates() {
     const Json::Object& object = *frames_.back().value.as_object();
-    order_.resize(object.size());
+    order_.resize(hands_over() ? handed_over_.size() : object.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-      const int compared = object[a].first.compare(object[b].first);
+      const int compared = key_at(a).compare(key_at(b));
       return compared != 0 ? compared < 0 : a < b;
     });
-    const auto twin = std::adjacent_find(
-        order_.begin(), order_.end(),
-        [&](std::size_t a, std::size_t b) { return object[a].first == object[b].first; });
+    const auto twin =
+        std::adjacent_find(order_.begin(), order_.end(),
+                           [&](std::size_t a, std::size_t b) { return key_at(a) == key_at(b); });
     if (twin == order_.end()) return true;
     const std::size_t* ends = key_ends_.data() + frames_.back().first_key_end;
     return fail(
         ErrorCode::corrupt, ends[*(twin + 1)],
-        fmt::format("duplicate key {}, first at byte {}", quote(object[*twin].first), ends[*twin]));
+        fmt::format("duplicate key {}, first at byte {}", quote(key_at(*twin)), ends[*twin]));
   }
 
   const char* begin_;
   const char* const* consumed_;
   std::string where_;
   JsonLimits limits_;
+  const Json::TakeMember* take_member_;
   std::optional<Error> error_;
+  std::optional<Error> member_error_;
+  std::vector<std::string> handed_over_;  // keys of members of the root
   Json root_;
   std::vector<Frame> frames_;
   std::vector<std::size_t> key_ends_;
@@ -198,17 +222,27 @@ Result<void> check_text(std::string_view text, const std::string& where, const J
   return {};
 }
 
-}  // namespace
-
-Result<Json> Json::parse(std::string_view text, const std::string& where,
-                         const JsonLimits& limits) {
+Result<Json> parse_text(std::string_view text, const std::string& where, const JsonLimits& limits,
+                        const Json::TakeMember* take_member) {
   FEWBIT_TRY(check_text(text, where, limits));
   const char* consumed = text.data();
-  Builder builder(text.data(), &consumed, where, limits);
+  Builder builder(text.data(), &consumed, where, limits, take_member);
   const bool complete =
       nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed),
                                 CountingIterator(text.data() + text.size(), &consumed), &builder);
   return builder.take(complete);
+}
+
+}  // namespace
+
+Result<Json> Json::parse(std::string_view text, const std::string& where,
+                         const JsonLimits& limits) {
+  return parse_text(text, where, limits, nullptr);
+}
+
+Result<Json> Json::parse_members(std::string_view text, const std::string& where,
+                                 const JsonLimits& limits, const TakeMember& take) {
+  return parse_text(text, where, limits, &take);
 }
 
 }  // namespace fewbit

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace fewbit {
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{256} << 20;
   int max_depth = 64;
-  std::size_t max_values = std::size_t{1} << 24;  // a value takes 48 bytes, its text may be 2
+  std::size_t max_values = std::size_t{1} << 22;  // a value takes 48 bytes, its text may be 2
 };
 
 // Objects keep the order of the file. Numbers keep their kind: integers exactly (64 bits, signed or
@@ -86,6 +87,14 @@ class Json {
   // to the end of the offending token. No recursion on depth.
   static Result<Json> parse(std::string_view text, const std::string& where,
                             const JsonLimits& limits = {});
+
+  // The same for an object whose members are handed over one by one and not kept: memory is that of
+  // one member and all keys. max_values counts for each member. The first error of take() is the
+  // result when the text is otherwise right. Returns the root: an empty object, or what else stands
+  // there.
+  using TakeMember = std::function<Result<void>(Member member)>;
+  static Result<Json> parse_members(std::string_view text, const std::string& where,
+                                    const JsonLimits& limits, const TakeMember& take);
 
  private:
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, Number, std::string, Array,

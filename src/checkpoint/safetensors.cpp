@@ -9,6 +9,7 @@
 
 #include "checkpoint/foreign_content.hpp"
 #include "checkpoint/json.hpp"
+#include "checkpoint/limits.hpp"
 #include "checkpoint/safetensors_dtype.hpp"
 #include "core/quote.hpp"
 
@@ -17,8 +18,9 @@ namespace {
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::size_t max_dimensions = 32;
+// Values of one entry, or of the metadata.
 constexpr JsonLimits header_json_limits{
-    .max_bytes = safetensors_max_header_bytes, .max_depth = 16, .max_values = std::size_t{1} << 24};
+    .max_bytes = safetensors_max_header_bytes, .max_depth = 16, .max_values = std::size_t{1} << 16};
 
 // A JSON value for a message.
 std::string shown(const Json* value) {
@@ -230,22 +232,28 @@ Result<void> check_coverage(std::vector<TensorInfo>& tensors, std::uint64_t data
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file,
                                             const std::string& where) {
   FEWBIT_TRY(const std::string_view text, header_text(file, where));
-  FEWBIT_TRY(const Json json, Json::parse(text, where + " (header)", header_json_limits));
-  const Json::Object* members = json.as_object();
-  if (members == nullptr) {
-    return corrupt("header: expected an object, found " + shown(&json), where);
-  }
   const std::uint64_t data_begin = length_bytes + text.size();
   const std::uint64_t data_bytes = file.size() - data_begin;
   SafetensorsHeader header;
-  header.tensors.reserve(members->size());
-  for (const Json::Member& member : *members) {
+  const auto take = [&](const Json::Member& member) -> Result<void> {
     if (member.first == safetensors_metadata_key) {
       FEWBIT_TRY(header.metadata, parse_metadata(member.second, where));
-    } else {
-      FEWBIT_TRY(auto info, EntryParser(member, where).parse(data_bytes, data_begin));
-      header.tensors.push_back(std::move(info));
+      return {};
     }
+    if (header.tensors.size() == max_tensors_in_file) {
+      return Error{ErrorCode::limit,
+                   fmt::format("tensor-count: more than {} tensors, the limit of a file",
+                               max_tensors_in_file),
+                   where};
+    }
+    FEWBIT_TRY(auto info, EntryParser(member, where).parse(data_bytes, data_begin));
+    header.tensors.push_back(std::move(info));
+    return {};
+  };
+  FEWBIT_TRY(const Json root,
+             Json::parse_members(text, where + " (header)", header_json_limits, take));
+  if (!root.is_object()) {
+    return corrupt("header: expected an object, found " + shown(&root), where);
   }
   FEWBIT_TRY(check_coverage(header.tensors, data_begin, file.size(), where));
   return header;

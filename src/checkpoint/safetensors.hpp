@@ -26,7 +26,9 @@ struct SafetensorsHeader {
 // dimensions and products that overflow beside a zero dimension. After it every tensor lies inside
 // the file, and every byte of data belongs to exactly one tensor.
 //
-// Errors: corrupt, what = "rule: found, expected", where = file and tensor; unsupported for GGUF.
+// Errors: corrupt, what = "rule: found, expected", where = file and tensor; limit (more tensors
+// than max_tensors_in_file, more than 65536 values in an entry or in the metadata); unsupported for
+// GGUF.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file,
                                             const std::string& where);
 

@@ -155,5 +155,33 @@ TEST(Json, SetReplacesAndKeepsTheOrder) {
   EXPECT_EQ(Json(1).find("a"), nullptr);
 }
 
+// As parse() reports them, though no member is kept.
+TEST(Json, MembersAreHandedOverOneByOne) {
+  std::vector<std::string> seen;
+  const auto take = [&](const Json::Member& member) -> Result<void> {
+    if (member.second.is_null()) return Error{ErrorCode::corrupt, "null", member.first};
+    if (member.second.is_bool()) return Error{ErrorCode::limit, "enough", member.first};
+    seen.push_back(member.first + member.second.dump());
+    return {};
+  };
+  const auto parse = [&](std::string_view text) {
+    seen.clear();
+    return Json::parse_members(text, "f", {.max_values = 3}, take);
+  };
+  const auto root = parse(R"({"a":[1,2],"b":{"c":[]},"d":"x"})");
+  ASSERT_TRUE(root) << root.error().message();
+  EXPECT_EQ(root->as_object()->size(), 0U);
+  EXPECT_EQ(seen, (std::vector<std::string>{"a[1,2]", "b{\"c\":[]}", "d\"x\""}));
+  EXPECT_TRUE(parse("[1]")->is_array());
+  EXPECT_EQ(parse(R"({"a":1,"b":[1,2,3]})").error().message(),
+            "f: byte 18: more than 3 values, the limit");
+  EXPECT_EQ(parse(R"({"a":1,"b":2,"a":3})").error().message(),
+            "f: byte 16: duplicate key \"a\", first at byte 4");
+  EXPECT_EQ(parse(R"({"a":null,"b":2})").error().message(), "a: null");
+  EXPECT_EQ(seen.size(), 0U);
+  EXPECT_NE(parse(R"({"a":null,"b":2)").error().what.find("syntax error"), std::string::npos);
+  EXPECT_EQ(parse(R"({"a":1,"b":true,}}}}})").error().message(), "b: enough");
+}
+
 }  // namespace
 }  // namespace fewbit

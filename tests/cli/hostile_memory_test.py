@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Peak memory of the tool on headers made to take much of it, against the bound of docs/fuzzing.md.
+
+usage: hostile_memory_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FEWBIT = sys.argv[1]
+MB = 1_000_000
+HEADER = 40 * MB
+MOST_TENSORS, MOST_PAIRS = 1 << 18, 1 << 16
+
+
+def bound(header_bytes, tensors):
+    """As docs/fuzzing.md states it."""
+    return 64 * MB + 5 * header_bytes + 1500 * min(tensors, MOST_TENSORS)
+
+
+def entry(name, shape=b"0"):
+    return b'"%s":{"dtype":"U8","shape":[%s],"data_offsets":[0,0]}' % (name, shape)
+
+
+def repeated(head, piece, tail, size=HEADER):
+    block = piece * (1 + MB // len(piece))
+    yield head
+    for _ in range(size // len(block)):
+        yield block
+    yield tail
+
+
+def entries(count, shape=b"0", size=HEADER):
+    yield b"{"
+    written = 1
+    for i in range(count):
+        text = (b"," if i else b"") + entry(b"%x" % i, shape)
+        written += len(text)
+        if written > size:
+            break
+        yield text
+    yield b"}"
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def pairs(count, value):
+    for i in range(count):
+        yield text(b"%x" % i) + value
+
+
+def gguf_tensors(count):
+    for i in range(count):
+        yield text(b"%x" % i) + struct.pack("<IQIQ", 1, 1, 0, 32 * i)
+
+
+def strings(count):
+    yield text(b"tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, count)
+    for _ in range(count // 1000):
+        yield struct.pack("<Q", 0) * 1000
+
+
+@unittest.skipUnless(os.environ.get("FEWBIT_TEST_MEMORY"), "sanitizers have memory of their own")
+class HostileHeaders(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def within(self, path, header_bytes, tensors, *texts):
+        for command in (("check",), ("inspect",), ("explain",)):
+            process = subprocess.Popen([FEWBIT, *command, path], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE)
+            errors = process.stderr.read()
+            process.stderr.close()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertIn(process.returncode, (0, 1), errors)
+            peak = usage.ru_maxrss * 1024
+            self.assertLessEqual(peak, bound(header_bytes, tensors), (path.name, command))
+            for part in texts:
+                self.assertIn(part, errors.decode(errors="replace"))
+
+    def safetensors(self, pieces, tensors, *texts):
+        path = self.folder / "model.safetensors"
+        with open(path, "wb") as out:
+            out.write(bytes(8))
+            for piece in pieces:
+                out.write(piece)
+            size = out.tell() - 8
+            out.seek(0)
+            out.write(struct.pack("<Q", size))
+        self.within(path, size, tensors, *texts)
+
+    def gguf(self, pair_count, pair_pieces, tensor_count, tensor_pieces, *texts):
+        path = self.folder / "model.gguf"
+        with open(path, "wb") as out:
+            out.write(struct.pack("<4sIQQ", b"GGUF", 3, tensor_count, pair_count))
+            for pieces in (pair_pieces, tensor_pieces):
+                for piece in pieces:
+                    out.write(piece)
+            size = out.tell()
+            out.truncate((size + 31) // 32 * 32 + 32 * tensor_count)
+        self.within(path, size, tensor_count, *texts)
+
+    def test_many_tiny_tensors(self):
+        self.safetensors(entries(MOST_TENSORS), MOST_TENSORS)
+        self.safetensors(entries(1 << 30), MOST_TENSORS, "tensor-count", "262144")
+
+    def test_many_dimensions(self):
+        self.safetensors(entries(1 << 30, b",".join([b"0"] * 32)), MOST_TENSORS)
+        self.safetensors(repeated(b'{"a":{"dtype":"U8","shape":[0', b",0", b'],"data_offsets":[0,0]}}'), 1,
+                         "65536 values")
+
+    def test_deep_and_wide_nesting(self):
+        self.safetensors(repeated(b'{"a":', b"[", b""), 0, "nested deeper than 16")
+        self.safetensors(repeated(b'{"a":[[]', b",[]", b"]}"), 0, "65536 values")
+
+    def test_long_strings(self):
+        self.safetensors(repeated(b'{"__metadata__":{"a":"', b"x", b'"}}'), 0)
+        name = b"y" * (HEADER // 20)
+        self.safetensors([b"{", *(entry(b"%d" % i + name) + b"," for i in range(20)), entry(b"z"), b"}"], 21)
+
+    def test_much_metadata(self):
+        def members(count):
+            yield b'{"__metadata__":{"a":""'
+            for i in range(count):
+                yield b',"%x":""' % i
+            yield b"}}"
+
+        self.safetensors(members(65_000), 0)
+        self.safetensors(members(4_000_000), 0, "65536 values")
+
+    def test_gguf_pairs(self):
+        empty_array = struct.pack("<IIQ", 9, 8, 0)
+        self.gguf(MOST_PAIRS, pairs(MOST_PAIRS, empty_array), 0, ())
+        self.gguf(MOST_PAIRS + 1, pairs(MOST_PAIRS + 1, empty_array), 0, (), "kv-count", "65536")
+        self.gguf(600, pairs(600, struct.pack("<I", 8) + text(b"v" * 65_000)), 0, ())
+        self.gguf(1, strings(HEADER // 8000 * 1000), 0, ())
+
+    def test_gguf_tensors(self):
+        self.gguf(0, (), MOST_TENSORS, gguf_tensors(MOST_TENSORS))
+        self.gguf(0, (), MOST_TENSORS + 1, gguf_tensors(MOST_TENSORS + 1), "tensor-count", "262144")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
