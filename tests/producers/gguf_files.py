@@ -111,7 +111,7 @@ def nvfp4(name, factors):
     return case
 
 
-PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64}
+PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 INTEGERS = {"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64}
 
 
@@ -139,6 +139,15 @@ def integers():
     for kind, dtype in INTEGERS.items():
         case.tensors[f"blk.0.some_{kind.lower()}.weight"] = (kind, np.ones((3, 4), dtype))
         case.schemes[f"blk.0.some_{kind.lower()}"] = kind.lower()
+    return case
+
+
+def doubles():
+    """Numbers of 64 bits are named and refused, as in every file."""
+    case = moe("gguf-fault-f64", "Q8_0")
+    case.tensors["blk.0.attn_output.weight"] = ("F64", np.ones((8, 16)))
+    case.schemes["blk.0.attn_output"] = "f64"
+    case.faults = ("tensor-dtype",)
     return case
 
 
@@ -183,6 +192,7 @@ def cases():
     yield from names_of_experts()
     yield plain_types()
     yield integers()
+    yield doubles()
     yield from versions()
     yield from named_types()
     yield moe("gguf-split", "Q4_K", split=2)
