@@ -10,14 +10,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 CORE = {"core"}
+DEVICE = CORE | {"device"}
 READ = CORE | {"checkpoint"}
 IDENTIFY = READ | {"scheme"}
 CANONICAL = IDENTIFY | {"canonical"}
-BACKENDS = CANONICAL | {"select/backend.hpp", "select/moe_plan.hpp", "layout", "moe", "kernels", "backends"}
+BACKENDS = CANONICAL | {"select/backend.hpp", "select/moe_plan.hpp", "layout", "moe", "kernels", "device", "backends"}
 SELECT = BACKENDS | {"select"}
 # folder -> folders (or single headers) of src/ that it may include
 MAY_INCLUDE = {
     "core": CORE,
+    "device": DEVICE,
     "checkpoint": READ,
     "scheme": IDENTIFY,
     "canonical": CANONICAL,
@@ -42,7 +44,7 @@ LIBRARIES = {
     "gtest/": {"tests/"},
     "gmock/": {"tests/"},
     "immintrin": {"src/kernels/cpu/", "src/layout/pack_fast", "src/core/isa_region"},
-    "cuda": {"src/kernels/cuda/", "src/backends/cuda_", "src/core/device_info", "tests/"},
+    "cuda": {"src/kernels/cuda/", "src/device/", "tests/"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
