@@ -245,7 +245,8 @@ BlockMoves BlockPlan::moves() const {
           .nibbles = nullptr,
           .bytes = nullptr,
           .first_byte = 0,
-          .last_byte = 255};
+          .last_byte = 255,
+          .stream = true};
 }
 
 std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces& out,

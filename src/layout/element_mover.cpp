@@ -235,6 +235,7 @@ void ElementMover::run_band(const Band& band, const std::byte* source, std::byte
   (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
   moves.first_byte = map_.present.first;
   moves.last_byte = map_.present.last;
+  moves.stream = !map_.read_soon;
   mover_.move(moves, {.blocks = blocks.data(),
                       .count = std::ssize(blocks),
                       .source = as_u8(source),

@@ -34,6 +34,7 @@ struct ElementMap {
   // What becomes of the elements on their way: 2^bits entries, for 4 and 8 bits; null: nothing.
   const std::uint8_t* table = nullptr;
   ByteRange present{.first = 0, .last = 255};  // 8 bits: the elements that there are
+  bool read_soon = false;  // the result: it stays in the caches then, as far as it fits
   std::function<Place(std::int64_t n, std::int64_t k)> source;
   std::function<Place(std::int64_t n, std::int64_t k)> out;
   std::vector<ElementRange> ranges;

@@ -91,7 +91,7 @@ class SignedChunks {
   std::vector<std::uint32_t> zeros_;
   Groups groups_;  // of zeros_
   std::int64_t lost_ = 0;
-  std::int64_t (*sign_)(const SignWords&) = word_kernels(packing_isa()).sign;
+  SignWordsFn* sign_ = sign_words(packing_isa());
 };
 
 }  // namespace fewbit

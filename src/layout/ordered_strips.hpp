@@ -1,104 +1,116 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of consecutive k with their rows k in another order (act-order) -> tiles.
+// Words of consecutive k with their rows k in another order (act-order) -> tiles. Rows lie
+// anywhere, so that some columns of all are taken apart into rows (StripRows) first, which stay in
+// the caches.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "layout/element_mover.hpp"
 #include "layout/move_in_chunks.hpp"
-#include "layout/pack_fast_words.hpp"
 #include "layout/padded_matrix.hpp"
 #include "layout/place.hpp"
+#include "layout/strip_rows.hpp"
 
 namespace fewbit {
 
-// Rows lie anywhere, so that some columns of all are copied close together first. Each part of the
-// result begins with a tile.
 template <Layout From, Layout To>
 class OrderedStrips {
  public:
   OrderedStrips(const PaddedMatrix& matrix, std::span<const std::byte> words,
                 std::span<std::byte> out)
-      : matrix_(matrix),
-        words_(words),
-        out_(out),
-        mover_(matrix.to),
-        order_(word_kernels(packing_isa()).order) {}
+      : matrix_(matrix), words_(words), out_(out), into_tiles_(matrix.to) {}
 
+  // Parts of whole tiles.
   static bool accepts(const PaddedMatrix& matrix) {
-    return matrix.to.n / matrix.parts_n % To::tile_n == 0;
+    return matrix.from.n / matrix.parts_n % To::tile_n == 0 &&
+           matrix.to.n / matrix.parts_n % To::tile_n == 0;
   }
 
   void move() {
-    const std::int64_t stored_part = matrix_.from.n / matrix_.parts_n;
-    const std::int64_t columns = strip_columns();
-    for (std::int64_t part = 0; part < matrix_.parts_n; ++part) {
-      for (std::int64_t n = 0; n < stored_part; n += columns) {
-        move_strip(part * stored_part + n, std::min(columns, stored_part - n),
-                   part * (matrix_.to.n / matrix_.parts_n) + n);
+    const std::int64_t part = matrix_.from.n / matrix_.parts_n;
+    for (std::int64_t i = 0; i < matrix_.parts_n; ++i) {
+      for (std::int64_t n = 0; n < part; n += strip_.n) {
+        strip_ = {.n = strip_columns(part - n), .k = matrix_.from.k};
+        take_apart(i * part + n);
+        put_in_order({.n = i * (matrix_.to.n / matrix_.parts_n) + n, .k = 0});
       }
     }
   }
 
  private:
-  static constexpr std::int64_t per_word = 32 / From::bits;
-  static constexpr std::int64_t chunk_rows = 128;  // k
-  static constexpr std::int64_t most_columns = 256;
-  static constexpr std::int64_t cached_bytes = 1 << 19;
+  using Rows = StripRows<From::bits>;
+  static constexpr std::int64_t chunk_rows = 64;
+  static constexpr std::int64_t cached_bytes = 1 << 20;
+  static constexpr std::int64_t rows_ahead = 8;
 
-  // As many as a second-level cache holds of all rows.
-  std::int64_t strip_columns() const {
-    std::int64_t columns = most_columns;
-    while (columns > To::tile_n && columns * 4 * (matrix_.from.k / per_word) > cached_bytes) {
+  // A power of two, so that halves of it are moved by blocks.
+  std::int64_t strip_columns(std::int64_t left) const {
+    auto columns = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(left)));
+    while (columns > To::tile_n &&
+           Rows::bytes({.n = columns, .k = matrix_.from.k}) > cached_bytes) {
       columns /= 2;
     }
     return columns;
   }
 
-  void move_strip(std::int64_t first, std::int64_t count, std::int64_t to_n) {
-    const std::int64_t columns = (count + order_columns - 1) / order_columns * order_columns;
-    const std::int64_t rows = matrix_.from.k / per_word;
-    stored_.resize(static_cast<std::size_t>(rows * columns));
-    chunk_.resize(static_cast<std::size_t>(chunk_rows / per_word * columns));
-    for (std::int64_t row = 0; row < rows; ++row) {
-      std::memcpy(stored_.data() + row * columns,
-                  words_.data() + (row * matrix_.from.n + first) * 4,
-                  static_cast<std::size_t>(count) * 4);
+  // The columns of the strip from the first one on.
+  void take_apart(std::int64_t first) {
+    if (!into_rows_ || strip_.n != planned_columns_) {
+      ElementMap map{.bits = From::bits,
+                     .source = place_of<From>(matrix_.from),
+                     .out = place_of<Rows>(strip_),
+                     .ranges = {}};
+      constexpr std::int64_t per_word = 32 / From::bits;
+      map.ranges = {{.first = {}, .count = strip_, .block = {.n = strip_.n, .k = per_word}}};
+      map.ranges.front().block.n = std::min(strip_.n, Rows::block);
+      map.read_soon = true;
+      into_rows_.emplace(std::move(map), packing_isa());
+      planned_columns_ = strip_.n;
     }
-    for (std::int64_t k = 0; k < matrix_.from.k; k += chunk_rows) {
-      const std::int64_t taken = std::min(chunk_rows, matrix_.from.k - k);
-      order_({.source = stored_.data(),
-              .out = chunk_.data(),
-              .columns = columns,
-              .order = matrix_.order.data() + k,
-              .rows = taken / per_word,
-              .bits = From::bits});
-      move_chunk({.n = columns, .k = taken}, count, {.n = to_n, .k = k});
+    rows_.resize(static_cast<std::size_t>(Rows::bytes(strip_)));
+    into_rows_->run_all(words_.data() + first * 4, rows_.data());
+  }
+
+  void put_in_order(Element to) {
+    const auto bytes = static_cast<std::size_t>(Rows::row_bytes(strip_));
+    chunk_.resize(static_cast<std::size_t>(chunk_rows) * bytes);
+    for (; to.k < strip_.k; to.k += chunk_rows) {
+      const std::int64_t count = std::min(chunk_rows, strip_.k - to.k);
+      for (std::int64_t i = 0; i < count; ++i) {
+        fetch(to.k + i + rows_ahead);
+        std::memcpy(chunk_.data() + static_cast<std::size_t>(i) * bytes, row(to.k + i), bytes);
+      }
+      into_tiles_.move({.n = strip_.n, .k = count}, 1, to, chunk_.data(), out_.data());
     }
   }
 
-  // `columns` of the chunk, the last ones of a part with what belongs to none.
-  void move_chunk(Dims chunk, std::int64_t columns, Element to) {
-    const auto* const from = reinterpret_cast<const std::byte*>(chunk_.data());
-    if (chunk.n == columns) return mover_.move(chunk, 1, to, from, out_.data());
-    for (std::int64_t row = 0; row < chunk.k / per_word; ++row) {
-      std::memmove(chunk_.data() + row * columns, chunk_.data() + row * chunk.n,
-                   static_cast<std::size_t>(columns) * 4);
+  const std::byte* row(std::int64_t k) const {
+    return rows_.data() + matrix_.order[static_cast<std::size_t>(k)] * Rows::row_bytes(strip_);
+  }
+  void fetch(std::int64_t k) const {
+    if (k >= strip_.k) return;
+    for (std::int64_t at = 0; at < Rows::row_bytes(strip_); at += 64) {
+      __builtin_prefetch(row(k) + at);
     }
-    mover_.move({.n = columns, .k = chunk.k}, 1, to, from, out_.data());
   }
 
   const PaddedMatrix& matrix_;
   std::span<const std::byte> words_;
   std::span<std::byte> out_;
-  ChunkMover<From, To> mover_;
-  void (*order_)(const OrderWords&);
-  std::vector<std::uint32_t> stored_;
-  std::vector<std::uint32_t> chunk_;
+  Dims strip_;
+  std::optional<ElementMover> into_rows_;
+  std::int64_t planned_columns_ = 0;
+  ChunkMover<Rows, To> into_tiles_;
+  std::vector<std::byte> rows_;
+  std::vector<std::byte> chunk_;
 };
 
 }  // namespace fewbit

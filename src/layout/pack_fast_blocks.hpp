@@ -52,6 +52,7 @@ struct BlockMoves {
   const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null
   std::uint8_t first_byte;      // of those that there are
   std::uint8_t last_byte;
+  bool stream;  // whole lines of the result go past the caches
 };
 
 // Many blocks of one plan: from the source's first byte, to the result's.

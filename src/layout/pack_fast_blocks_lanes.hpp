@@ -34,6 +34,7 @@ struct BlockLanes {
     const std::int64_t* to_of;      // the same
     std::int64_t ahead;             // bytes to the source of the next block
     const std::uint8_t* shuffling;  // null: none
+    bool stream;
   };
 
   // Lines are more streams than the hardware follows.
@@ -49,10 +50,9 @@ struct BlockLanes {
     return L::load(at);
   }
 
-  // Whole lines go past the caches, where they would push out the source: nobody reads the result
-  // soon.
-  static inline void put(std::uint8_t* at, Register x) {
-    if (reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
+  // Past the caches, where whole lines would push out the source, unless they are read soon.
+  static inline void put(std::uint8_t* at, Register x, bool stream) {
+    if (stream && reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
       L::stream(at, x);
     } else {
       L::store(at, x);
@@ -63,7 +63,7 @@ struct BlockLanes {
   static inline void store(const Places& p, std::int64_t r, Register x) {
     if constexpr (ends == Ends::outside) {
       if (p.shuffling != nullptr) x = L::shuffle(x, L::load(p.shuffling));
-      if (p.to_of != nullptr) return put(p.to + p.to_of[r], x);
+      if (p.to_of != nullptr) return put(p.to + p.to_of[r], x, p.stream);
     }
     L::store(p.to + r * register_bytes, x);
   }
@@ -212,7 +212,7 @@ struct BlockLanes {
       std::uint8_t* const to = out + moves.chunks[i].to;
       const std::uint8_t* const from = buffer + moves.chunks[i].from;
       for (std::int64_t at = 0; at < moves.chunk_bytes; at += register_bytes) {
-        put(to + at, L::load(from + at));
+        put(to + at, L::load(from + at), moves.stream);
       }
     }
   }
@@ -267,7 +267,8 @@ struct BlockLanes {
              .to = buffer,
              .to_of = nullptr,
              .ahead = block.ahead,
-             .shuffling = nullptr};
+             .shuffling = nullptr,
+             .stream = moves.stream};
     for (std::int64_t i = 0; any && (i == 0 || i < passes.count); ++i) {
       const bool last = i + 1 >= passes.count;
       if (last && to_out) {

@@ -6,21 +6,17 @@
 
 namespace fewbit {
 
-void order_words_generic(const OrderWords& job) {
-  word_lanes::order_words<word_lanes::Lanes4>(job);
-}
-
 std::int64_t sign_words_generic(const SignWords& job) {
   return word_lanes::sign_words<word_lanes::Lanes4>(job);
 }
 
-WordKernels word_kernels(IsaLevel level) {
+SignWordsFn* sign_words(IsaLevel level) {
 #if defined(__x86_64__)
-  if (level >= IsaLevel::avx512) return {.order = order_words_avx512, .sign = sign_words_avx512};
-  if (level == IsaLevel::avx2) return {.order = order_words_avx2, .sign = sign_words_avx2};
+  if (level >= IsaLevel::avx512) return sign_words_avx512;
+  if (level == IsaLevel::avx2) return sign_words_avx2;
 #endif
   static_cast<void>(level);
-  return {.order = order_words_generic, .sign = sign_words_generic};
+  return sign_words_generic;
 }
 
 }  // namespace fewbit

@@ -7,8 +7,6 @@ FEWBIT_ISA_BEGIN("avx2")
 
 namespace fewbit {
 
-void order_words_avx2(const OrderWords& job) { word_lanes::order_words<word_lanes::Lanes8>(job); }
-
 std::int64_t sign_words_avx2(const SignWords& job) {
   return word_lanes::sign_words<word_lanes::Lanes8>(job);
 }

@@ -7,10 +7,6 @@ FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl")
 
 namespace fewbit {
 
-void order_words_avx512(const OrderWords& job) {
-  word_lanes::order_words<word_lanes::Lanes16>(job);
-}
-
 std::int64_t sign_words_avx512(const SignWords& job) {
   return word_lanes::sign_words<word_lanes::Lanes16>(job);
 }

@@ -29,51 +29,6 @@ struct Lanes16 {
   typedef std::int8_t Bytes __attribute__((vector_size(64), may_alias));
 };
 
-// A code of a word: turned left by `left` it is where the result has it.
-struct Pick {
-  const std::uint32_t* row;
-  int left;
-  int right;
-  std::uint32_t mask;
-};
-
-template <class L, int per_word>
-FEWBIT_INLINE void order_row(const Pick (&picks)[8], std::int64_t columns, std::uint32_t* out) {
-  using Words = typename L::Words;
-  for (std::int64_t c = 0; c < columns; c += L::count) {
-    Words all{};
-#pragma GCC unroll 8
-    for (int i = 0; i < per_word; ++i) {
-      Words x;
-      std::memcpy(&x, picks[i].row + c, sizeof x);
-      all |= (x << picks[i].left | x >> picks[i].right) & picks[i].mask;
-    }
-    std::memcpy(out + c, &all, sizeof all);
-  }
-}
-
-template <class L>
-FEWBIT_INLINE void order_words(const OrderWords& job) {
-  const int per_word = 32 / job.bits;
-  for (std::int64_t row = 0; row < job.rows; ++row) {
-    Pick picks[8] = {};
-    for (int i = 0; i < per_word; ++i) {
-      const std::int64_t from = job.order[row * per_word + i];
-      const int left = static_cast<int>(i - from % per_word) * job.bits & 31;
-      picks[i].row = job.source + from / per_word * job.columns;
-      picks[i].left = left;
-      picks[i].right = (32 - left) & 31;
-      picks[i].mask = ((1U << job.bits) - 1U) << (i * job.bits);
-    }
-    std::uint32_t* const out = job.out + row * job.columns;
-    if (per_word == 8) {
-      order_row<L, 8>(picks, job.columns, out);
-    } else {
-      order_row<L, 4>(picks, job.columns, out);
-    }
-  }
-}
-
 // A byte a code. held: all bits set where the code has 4 bits for its difference.
 template <class L>
 FEWBIT_INLINE void sign_codes(typename L::Bytes& codes, const typename L::Bytes& zeros,

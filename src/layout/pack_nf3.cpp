@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some rows at a time: their codes are squeezed into two planes of rows, low two bits and high bit,
-// and each plane moves by blocks into its words.
-#include <bit>
+// 64 rows at a time: their codes are squeezed into two planes of rows, low two bits and high bit,
+// each plane moves by blocks into the order of units, and the two are joined.
 #include <cassert>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -11,78 +9,87 @@
 #include "layout/map_layouts.hpp"
 #include "layout/nf3_packed.hpp"
 #include "layout/pack.hpp"
+#include "layout/pack_fast_nf3.hpp"
 #include "layout/prepare_nf3.hpp"
 #include "layout/row_major.hpp"
 
 namespace fewbit {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "eight codes are loaded as one word");
-
 constexpr std::int64_t strip_rows = 64;
-
-// The low two bits of eight codes.
-std::uint16_t low_bits(std::uint64_t codes) {
-  std::uint64_t x = codes & 0x0303030303030303U;
-  x = (x | x >> 6U) & 0x000f000f000f000fU;
-  x = (x | x >> 12U) & 0x000000ff000000ffU;
-  return static_cast<std::uint16_t>(x | x >> 24U);
-}
-
-// Bit 2 of eight codes: the product brings bit 8 i to 56 + i.
-std::uint8_t high_bits(std::uint64_t codes) {
-  return static_cast<std::uint8_t>((codes >> 2U & 0x0101010101010101U) * 0x0102040810204080U >>
-                                   56U);
-}
-
-struct Planes {
-  std::vector<std::byte> low;   // RowMajor<2> of the rows
-  std::vector<std::byte> high;  // RowMajor<1>
-
-  void squeeze(std::span<const std::uint8_t> codes) {
-    low.resize(codes.size() / 4);
-    high.resize(codes.size() / 8);
-    for (std::size_t i = 0; i < high.size(); ++i) {
-      std::uint64_t eight = 0;
-      std::memcpy(&eight, codes.data() + 8 * i, sizeof eight);
-      const std::uint16_t two_bits = low_bits(eight);
-      std::memcpy(low.data() + 2 * i, &two_bits, sizeof two_bits);
-      high[i] = std::byte{high_bits(eight)};
-    }
-  }
-};
+constexpr std::int64_t strip_units = strip_rows / 2;  // of 16 k
 
 using PlacePlane = Place (*)(Dims, std::int64_t, std::int64_t, std::int64_t);
 
-// From the plane of the first strip to the words of the matrix.
+// From a plane of rows to that plane of the units of a strip, without the bytes of the other one.
 template <int bits>
-ElementMover plane_mover(Dims dims, std::int64_t tile_n, PlacePlane place) {
-  const Dims strip{.n = strip_rows, .k = dims.k};
+ElementMover plane_mover(std::int64_t k, PlacePlane place) {
+  const Dims strip{.n = strip_rows, .k = k};
   ElementMap map{.bits = bits,
                  .source = place_of<RowMajor<bits>>(strip),
-                 .out = [=](std::int64_t n, std::int64_t k) { return place(dims, tile_n, n, k); },
+                 .out =
+                     [=](std::int64_t n, std::int64_t at) {
+                       const Place p = place(strip, strip_rows, n, at);
+                       constexpr std::int64_t first = bits == 1 ? 8 : 0;  // bytes of a unit
+                       return Place{.byte = p.byte / Nf3Packed::unit_bytes * (4 * bits) +
+                                            p.byte % Nf3Packed::unit_bytes - first,
+                                    .bit = p.bit};
+                     },
                  .ranges = {}};
+  map.read_soon = true;
   map.ranges.push_back({.first = {}, .count = strip, .block = {.n = strip_rows, .k = 512 / bits}});
   return {std::move(map), packing_isa()};
 }
 
+// One thread's memory for a strip: its planes by rows, then by units.
+struct Planes {
+  std::vector<std::byte> low;
+  std::vector<std::byte> high;
+  std::vector<std::byte> low_units;
+  std::vector<std::byte> high_units;
+
+  explicit Planes(std::int64_t k)
+      : low(static_cast<std::size_t>(strip_rows * k / 4)),
+        high(low.size() / 2),
+        low_units(low.size()),
+        high_units(high.size()) {}
+};
+
 }  // namespace
+
+Nf3Packer::Nf3Packer(Dims dims, std::int64_t tile_n)
+    : dims_(dims),
+      tile_n_(tile_n),
+      low_(plane_mover<2>(dims.k, Nf3Packed::low_place)),
+      high_(plane_mover<1>(dims.k, Nf3Packed::high_place)) {
+  assert(Nf3Packed::accepts(dims, tile_n));
+}
+
+void Nf3Packer::pack_rows(std::int64_t first, std::int64_t end, const std::uint8_t* codes,
+                          std::byte* words) const {
+  const Nf3Kernels kernels = nf3_kernels(packing_isa());
+  Planes planes(dims_.k);
+  for (std::int64_t n = first; n < end; n += strip_rows) {
+    kernels.squeeze({.codes = codes + (n - first) * dims_.k,
+                     .count = static_cast<std::size_t>(strip_rows * dims_.k),
+                     .low = planes.low.data(),
+                     .high = planes.high.data()});
+    low_.run_all(planes.low.data(), planes.low_units.data());
+    high_.run_all(planes.high.data(), planes.high_units.data());
+    for (std::int64_t k = 0; k < dims_.k; k += 16) {
+      const std::int64_t unit = k / 16 * strip_units;
+      kernels.join({.low = planes.low_units.data() + unit * 8,
+                    .high = planes.high_units.data() + unit * 4,
+                    .units = strip_units,
+                    .out = words + Nf3Packed::unit(dims_, tile_n_, n, k) * Nf3Packed::unit_bytes});
+    }
+  }
+}
 
 void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
               std::span<std::byte> words) {
-  assert(Nf3Packed::accepts(dims, tile_n) && std::ssize(words) == Nf3Packed::bytes(dims));
-  const auto strip_codes = static_cast<std::size_t>(strip_rows * dims.k);
-  Planes planes;
-  // All strips of a matrix are alike: one plan, moved along.
-  const ElementMover low = plane_mover<2>(dims, tile_n, Nf3Packed::low_place);
-  const ElementMover high = plane_mover<1>(dims, tile_n, Nf3Packed::high_place);
-  for (std::int64_t first = 0; first < dims.n; first += strip_rows) {
-    planes.squeeze(codes.subspan(static_cast<std::size_t>(first * dims.k), strip_codes));
-    std::byte* const out =
-        words.data() + Nf3Packed::unit(dims, tile_n, first, 0) * Nf3Packed::unit_bytes;
-    low.run_all(planes.low.data(), out);
-    high.run_all(planes.high.data(), out);
-  }
+  assert(std::ssize(words) == Nf3Packed::bytes(dims));
+  Nf3Packer(dims, tile_n).pack_rows(0, dims.n, codes.data(), words.data());
 }
 
 void unpack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::byte> words,

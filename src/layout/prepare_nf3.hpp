@@ -8,6 +8,7 @@
 
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/nf3_scale.hpp"
 #include "layout/place.hpp"
 #include "layout/row_order.hpp"
@@ -47,7 +48,24 @@ struct Nf3Result {
 // (memory can't be had).
 Result<Nf3Result> prepare_nf3(const Nf3Input& input);
 
-// codes [n, k], one a byte, each 0 to 7 -> Nf3Packed::bytes(dims) bytes, which are zeroed before.
+// Packs rows of a matrix [n, k] with one code, 0 to 7, a byte into Nf3Packed. The plan of its moves
+// is made once. Precondition: Nf3Packed::accepts(dims, tile_n).
+class Nf3Packer {
+ public:
+  Nf3Packer(Dims dims, std::int64_t tile_n);
+  // codes: of the rows first to end, multiples of 64; words: of the whole matrix, those of these
+  // rows are written.
+  void pack_rows(std::int64_t first, std::int64_t end, const std::uint8_t* codes,
+                 std::byte* words) const;
+
+ private:
+  Dims dims_;
+  std::int64_t tile_n_;
+  ElementMover low_;
+  ElementMover high_;
+};
+
+// codes [n, k], one a byte, each 0 to 7 -> Nf3Packed::bytes(dims) bytes, all written.
 // Precondition: Nf3Packed::accepts(dims, tile_n).
 void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
               std::span<std::byte> words);
