@@ -23,7 +23,7 @@ struct JoinNf3 {
   const std::byte* low;
   const std::byte* high;
   std::int64_t units;  // a multiple of 16
-  std::byte* out;      // past the caches where it is aligned to whole lines
+  std::byte* out;      // whole lines may go past the caches: fence_blocks after the last ones
 };
 
 using SqueezeNf3Fn = void(const SqueezeNf3& job);

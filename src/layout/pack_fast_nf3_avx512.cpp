@@ -62,7 +62,6 @@ void join_nf3_avx512(const JoinNf3& job) {
                                                  middle, high));
     put_line(out + 128, _mm512_permutex2var_epi32(more, last, high));
   }
-  _mm_sfence();  // streamed lines are in memory before anyone is told
 }
 
 }  // namespace fewbit

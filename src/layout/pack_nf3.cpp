@@ -84,6 +84,7 @@ void Nf3Packer::pack_rows(std::int64_t first, std::int64_t end, const std::uint8
                     .out = words + Nf3Packed::unit(dims_, tile_n_, n, k) * Nf3Packed::unit_bytes});
     }
   }
+  block_mover(packing_isa()).fence();
 }
 
 void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
