@@ -12,6 +12,8 @@ FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl")
 namespace fewbit {
 namespace {
 
+constexpr std::size_t ahead = 1024;  // the hardware stops at each page
+
 inline void put_line(std::byte* at, __m512i x) {
   if (reinterpret_cast<std::uintptr_t>(at) % 64 == 0) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(at), x);
@@ -26,6 +28,7 @@ void squeeze_nf3_avx512(const SqueezeNf3& job) {
   constexpr std::size_t step = 64;
   std::size_t at = 0;
   for (; at + step <= job.count; at += step) {
+    _mm_prefetch(reinterpret_cast<const char*>(job.codes + at + ahead), _MM_HINT_T0);
     const __m512i codes = _mm512_loadu_si512(job.codes + at);
     const std::uint64_t high = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(4));
     std::memcpy(job.high + at / 8, &high, sizeof high);
