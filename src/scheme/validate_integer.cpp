@@ -28,6 +28,12 @@ class IntegerModule {
     const TensorInfo* qweight = part("qweight");
     if (qweight == nullptr) return;
     check_part(*qweight, "weight", shapes_.qweight_dtype, shapes_.qweight);
+    // Shorts hold four rows by turns, 64 columns of each.
+    const bool fast = fit_.packing == Packing::shorts_gemv;
+    if (fast && (fit_.n % 4 != 0 || fit_.k % 64 != 0)) {
+      add(Level::error, "weight-shape", qweight->name, fmt::format("[{}, {}]", fit_.n, fit_.k),
+          "rows in a multiple of 4, columns in one of 64");
+    }
     validate_scales();
     validate_zeros();
     validate_group_index();

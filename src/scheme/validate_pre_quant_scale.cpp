@@ -19,16 +19,17 @@ void validate_pre_quant_scale(Validation& validation, const Module& module) {
                    shape_text(scale->shape), shape_text(one));
     return;
   }
+  const DType dtype = scale->dtype;
+  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) {
+    validation.add(module, Level::error, "pre-quant-scale-dtype", scale->name,
+                   std::string(dtype_name(dtype)), "f32, f16 or bf16");
+    return;
+  }
   if (validation.depth < Depth::scales) return;
   const Tensor tensor = validation.checkpoint.tensor(*scale);
   std::vector<float> values(tensor.view.bytes.size() * 8 /
-                            static_cast<std::size_t>(dtype_bits(scale->dtype)));
-  const auto read = convert_to_f32(scale->dtype, tensor.view.bytes, values);
-  if (!read) {
-    validation.add(module, Level::error, "pre-quant-scale-dtype", scale->name,
-                   std::string(dtype_name(scale->dtype)), "f32, f16 or bf16");
-    return;
-  }
+                            static_cast<std::size_t>(dtype_bits(dtype)));
+  if (!convert_to_f32(dtype, tensor.view.bytes, values)) return;
   std::int64_t bad = 0;
   for (const float value : values) bad += std::isfinite(value) && value > 0.0F ? 0 : 1;
   if (bad == 0) return;

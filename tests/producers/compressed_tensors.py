@@ -163,6 +163,21 @@ def stacked(name, rename):
     return Case(name, tensors, settings, {}, schemes, values)
 
 
+def stacked_floats(name, weights, kind, scheme, **more):
+    """The same in 4-bit floats; each expert of NVFP4 has its own divisor."""
+    rng = random(name)
+    case = Case(name, {}, config(weights, kind, targets=["re:.*experts.*"]) | {"model_type": "qwen3_5_moe", "hidden_size": 64})
+    for projection, n, k in [("gate_up", 96, 64), ("down", 64, 64)]:
+        each = [fp4(rng, n, k, **more) for _ in range(3)]
+        module = f"model.layers.0.mlp.experts.{projection}_proj"
+        for suffix in each[0][0]:
+            parts = [parts[suffix] for parts, _ in each]
+            case.tensors[f"{module}.{suffix}"] = np.concatenate(parts) if parts[0].ndim == 1 else np.stack(parts)
+        case.values[module] = np.stack([values for _, values in each])
+        case.schemes[module] = scheme
+    return case
+
+
 def without_config(case, name):
     out = copy.deepcopy(case)
     out.name = name
@@ -201,6 +216,8 @@ def good():
     yield zeros
     yield without_config(integers("ct-int4-of-no-config"), "ct-int4-without-config")
     yield stacked("ct-int4-stacked", lambda module, suffix: f"{module}.{suffix}")
+    yield stacked_floats("ct-nvfp4-stacked", NVFP4, "nvfp4-pack-quantized", "compressed-tensors NVFP4")
+    yield stacked_floats("ct-mxfp4-stacked", MXFP4, "mxfp4-pack-quantized", "compressed-tensors MXFP4", mx=True)
     for name, kept in [("ct-int4-stacked-underscores", "warnings"), ("ct-fault-stacked-underscores", "faults")]:
         case = stacked(name, lambda module, suffix: f"{module}_{suffix.removeprefix('weight_')}")
         yield replace(case, **{kept: ("packed-experts-suspect",)})

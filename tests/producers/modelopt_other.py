@@ -197,6 +197,8 @@ def faults():
     yield fault("vector-length", "pre-quant-scale-shape", awq, int4_config, put("pre_quant_scale", bf16(np.ones(255))))
     yield fault("vector-zero", "pre-quant-scale-value", awq, int4_config, put("pre_quant_scale", bf16(np.zeros(256))))
     yield fault("vector-type", "pre-quant-scale-dtype", awq, int4_config, put("pre_quant_scale", np.ones(256, np.int32)))
+    double = put("pre_quant_scale", np.ones(256))
+    yield fault("vector-f64", "pre-quant-scale-dtype", awq, int4_config, double)
     wrong = put("weight_scale", np.ones((48, 3), np.float32))
     yield fault("scale-shape", "module-unreadable", int4(rng), int4_config, wrong, "weight_scale of shape [48, 3]")
     yield fault("scale-gone", "module-unreadable", int8(rng), block("W8A16"), drop("weight_scale"))
