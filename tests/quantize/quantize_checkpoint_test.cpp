@@ -262,7 +262,7 @@ TEST_F(QuantizeCheckpoint, RefusalsLeaveNothingBehind) {
 constexpr std::int64_t turned_n = 600;
 constexpr std::int64_t turned_k = 1024;
 
-SmallCheckpoint inputs_first(const std::string& model_type, std::vector<float> weights) {
+SmallCheckpoint inputs_first(const std::string& model_type, const std::vector<float>& weights) {
   SmallCheckpoint small;
   small.add_bf16("model.layers.0.mlp.experts.gate_up_proj", {2, turned_k, turned_n}, weights);
   small.file("config.json", R"({"hidden_size": 1024, "model_type": ")" + model_type + "\"}");
