@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "canonical/gguf_exact.hpp"
 #include "command.hpp"
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
@@ -30,6 +31,7 @@ struct Options : CommonOptions {
 
 // Layers of models that fewbit can't run can be asked about as well.
 Result<ModelConfig> config_of(const Checkpoint& checkpoint, const Identified& identified) {
+  if (checkpoint.gguf_metadata() != nullptr) return read_layer_config(checkpoint, identified);
   Result<ModelConfig> config = read_model_config(checkpoint);
   if (config || config.error().code != ErrorCode::unsupported) return config;
   return read_layer_config(checkpoint, identified);
@@ -39,6 +41,13 @@ struct Question {
   MoeProblem problem;
   std::optional<Splits> splits;  // of the whole model, where it is known
 };
+
+// As `prepare` takes them: blocks of GGUF with codes and scales apart where that changes nothing.
+MoeProblem as_prepared(MoeProblem problem) {
+  problem.gate_up = gguf_exact_scheme(problem.gate_up).value_or(problem.gate_up);
+  problem.down = gguf_exact_scheme(problem.down).value_or(problem.down);
+  return problem;
+}
 
 Result<Question> question_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
@@ -58,10 +67,11 @@ Result<Question> question_of(const Options& options) {
   if (options.layer >= 0) {
     FEWBIT_TRY(out.problem,
                moe_layer_problem(checkpoint, identified, config, options.layer, dtype));
+    out.problem = as_prepared(std::move(out.problem));
     return out;
   }
   FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, identified, config, dtype));
-  out.problem = std::move(layer.problem);
+  out.problem = as_prepared(std::move(layer.problem));
   return out;
 }
 

@@ -78,7 +78,8 @@ void print_page(const PreparedModel& model, const std::string& device) {
   table.add({"slice", slice_text(manifest.split)});
   std::string names;
   for (const PreparedFile& file : manifest.source) {
-    if (file.name.ends_with(".safetensors")) names += (names.empty() ? "" : ", ") + file.name;
+    const bool weights = file.name.ends_with(".safetensors") || file.name.ends_with(".gguf");
+    if (weights) names += (names.empty() ? "" : ", ") + file.name;
   }
   table.add({"source", fmt::format("hash {} ({})", manifest.source_hash, names)});
   table.add({place_text(device), reader_text(model, device)});

@@ -66,19 +66,22 @@ struct PrepareReport {
   std::optional<VerifyReport> verified;   // when asked for
 };
 
-// Writes the folder `output`: prepared experts, everything else as in the source, and
-// fewbit_prepared.json with a hash of every file and of itself. Each expert goes from the mapped
-// source straight into its final place; memory for one expert a thread. Works in
-// "<output>.partial" with the journal "<output>.partial.journal", so that the same call goes on
-// after any interruption and gives the same bytes; the output appears when it is complete (and
-// verified). Nothing stays of a job that can't succeed: experts that can't be packed, a
-// verification that fails.
+// Writes the folder `output`: prepared experts, everything else as in the source (in one file of
+// the source's format, safetensors or GGUF), and fewbit_prepared.json with a hash of every file and
+// of itself. Each expert goes from the mapped source straight into its final place; memory for one
+// expert a thread. Works in "<output>.partial" with the journal "<output>.partial.journal", so that
+// the same call goes on after any interruption and gives the same bytes; the output appears when it
+// is complete (and verified). Nothing stays of a job that can't succeed: experts that can't be
+// packed, a verification that fails.
+//
 // The source is checked first, as `fewbit check` does. A source file has changed when its size,
 // its times of change (of content and of status) or the hash of its header are not what they were.
+//
 // Errors: inconsistent (errors in the source: the findings), invalid_argument (output exists or is
 // the source; ranks that don't fit, with the legal ones; an unfinished output of other options or
 // of a source that has changed, naming what differs; a side file whose name can't be kept),
-// unsupported (no routed experts, backend, a layout that has no place for the weights), io (full
+// unsupported (no routed experts, backend, a layout that has no place for the weights, GGUF
+// blocks without an exact form, an architecture of GGUF whose experts are not known), io (full
 // disk, another run at work), cancelled, and those of gather_moe.
 Result<PrepareReport> prepare_checkpoint(const Checkpoint& source,
                                          const std::filesystem::path& output,

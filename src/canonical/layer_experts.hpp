@@ -36,4 +36,8 @@ class LayerExperts {
   std::int64_t count_ = 0;
 };
 
+// Exporters write biases beside every matrix; where all of a layer's are zero there are none.
+bool has_zero_biases(const ExpertWeights& expert);
+void drop_biases(ExpertWeights& expert);
+
 }  // namespace fewbit

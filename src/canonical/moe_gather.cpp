@@ -210,16 +210,6 @@ bool all_zero(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
 }
 
-// Exporters write biases beside every matrix; where all of a layer's are zero there are none.
-void drop_zero_biases(MoeWeights& weights) {
-  for (const ExpertWeights& one : weights.experts) {
-    if (!all_zero(one.gate_bias) || !all_zero(one.up_bias) || !all_zero(one.down_bias)) return;
-  }
-  for (ExpertWeights& one : weights.experts) {
-    for (std::vector<float>* bias : {&one.gate_bias, &one.up_bias, &one.down_bias}) bias->clear();
-  }
-}
-
 }  // namespace
 
 Result<LayerExperts> LayerExperts::find(const Identified& identified, int layer) {
@@ -251,6 +241,16 @@ Result<ExpertWeights> LayerExperts::read(const Checkpoint& checkpoint, std::int6
   return read_expert(checkpoint, modules(expert), slices_ ? expert : -1);
 }
 
+bool has_zero_biases(const ExpertWeights& expert) {
+  return all_zero(expert.gate_bias) && all_zero(expert.up_bias) && all_zero(expert.down_bias);
+}
+
+void drop_biases(ExpertWeights& expert) {
+  for (std::vector<float>* bias : {&expert.gate_bias, &expert.up_bias, &expert.down_bias}) {
+    bias->clear();
+  }
+}
+
 Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& identified,
                               int layer) {
   FEWBIT_TRY(const LayerExperts experts, LayerExperts::find(identified, layer));
@@ -262,7 +262,9 @@ Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& id
   out.hidden_size = out.experts.front().up.k;
   out.intermediate_size = out.experts.front().up.n;
   FEWBIT_TRY(check_shapes(out, layer));
-  drop_zero_biases(out);
+  if (std::ranges::all_of(out.experts, has_zero_biases)) {
+    std::ranges::for_each(out.experts, drop_biases);
+  }
   return out;
 }
 

@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "canonical/one_global.hpp"
 #include "core/quote.hpp"
+#include "prepared/plan_rest.hpp"
+#include "prepared/source_expert.hpp"
 #include "scheme/layer_config.hpp"
 
 namespace fewbit {
@@ -42,13 +43,14 @@ std::vector<const Module*> modules_of(const LayerExperts& experts, std::int64_t 
   return list;
 }
 
-// "model.layers.3.mlp.experts"
+// "model.layers.3.mlp.experts"; of GGUF "blk.3".
 std::string experts_name(const LayerExperts& experts, int layer) {
   constexpr std::string_view word = ".experts";
   const std::string& name = modules_of(experts, 0).front()->name;
   const std::size_t at = name.find(word);
-  return at == std::string::npos ? fmt::format("layer {}", layer)
-                                 : name.substr(0, at + word.size());
+  if (at != std::string::npos) return name.substr(0, at + word.size());
+  const std::size_t part = name.find(".ffn_");
+  return part == std::string::npos ? fmt::format("layer {}", layer) : name.substr(0, part);
 }
 
 // Whether a backend's layout may have no place for two global scales of gate and up.
@@ -64,10 +66,6 @@ class Planner {
       : source_(source), identified_(identified), options_(options), again_(again) {}
 
   Result<PreparePlan> plan() {
-    if (source_.gguf_metadata() != nullptr) {
-      return Error{ErrorCode::unsupported, "a GGUF file, expected a safetensors checkpoint",
-                   source_.directory().string()};
-    }
     if (const Backend* forced = find_backend(options_.backend)) engine_ = forced->engine;
     FEWBIT_TRY(config_, read_config());
     if (options_.device) {
@@ -88,6 +86,7 @@ class Planner {
  private:
   // Another engine runs models that fewbit does not know.
   Result<ModelConfig> read_config() const {
+    if (source_.gguf_metadata() != nullptr) return read_layer_config(source_, identified_);
     Result<ModelConfig> config = read_model_config(source_);
     const bool runs_here = engine_ == Engine::fewbit;
     if (config || runs_here || config.error().code != ErrorCode::unsupported) return config;
@@ -123,7 +122,8 @@ class Planner {
                    fmt::format("{} experts, config.json says {}", count, config_.num_experts),
                    where};
     }
-    FEWBIT_TRY(const ExpertWeights any, layer.experts.read(source_, 0));
+    FEWBIT_TRY(layer.zero_biases, biases_are_zero(layer.experts));
+    FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
     FEWBIT_TRY(layer.slice, plan_slice(any, count, options_.split, where));
     FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
     FEWBIT_TRY(MoeProblem problem, problem_of(cut, layer.slice, where));
@@ -141,6 +141,15 @@ class Planner {
     FEWBIT_TRY(layer.file, plan_layer_file(layer.info));
     plan_.layers.push_back(std::move(layer));
     return {};
+  }
+
+  // Read only as far as there are some and they are zero.
+  Result<bool> biases_are_zero(const LayerExperts& experts) const {
+    for (std::int64_t e = 0; e < experts.count(); ++e) {
+      FEWBIT_TRY(const ExpertWeights expert, experts.read(source_, e));
+      if (!expert.biased() || !has_zero_biases(expert)) return false;
+    }
+    return true;
   }
 
   Result<const Backend*> backend_of(const MoeProblem& problem, int number) const {
@@ -166,7 +175,7 @@ class Planner {
     if (may_want_one_global(*layer.backend, problem)) {
       for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
         FEWBIT_TRY(const ExpertWeights expert,
-                   layer.experts.read(source_, layer.slice.first_expert + e));
+                   read_source_expert(layer, source_, layer.slice.first_expert + e, problem.where));
         if (!keeps_two_globals(expert)) continue;
         if (problem.two_scale_experts++ == 0) first = layer.slice.first_expert + e;
       }
@@ -174,10 +183,10 @@ class Planner {
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};
     const std::string expert = first < 0 ? "" : fmt::format(" (the first is expert {})", first);
-    return Error{
-        ErrorCode::unsupported,
-        fmt::format("{} is described, not preparable: {}{}", layer.backend->name, reason, expert),
-        problem.where};
+    return Error{ErrorCode::unsupported,
+                 fmt::format("{} is {}not preparable: {}{}", layer.backend->name,
+                             layer.backend->runs_here() ? "" : "described, ", reason, expert),
+                 problem.where};
   }
 
   // A side file must not take the place of what is packed.
@@ -208,19 +217,15 @@ class Planner {
         if (layer.experts.fused()) break;
       }
     }
-    std::vector<TensorSpec> specs;
     for (const TensorInfo& info : source_.tensors()) {
-      if (packed.contains(info.name)) continue;
-      plan_.kept.push_back(&info);
-      specs.push_back({.name = info.name, .dtype = info.dtype, .shape = info.shape});
+      if (!packed.contains(info.name)) plan_.kept.push_back(&info);
     }
-    plan_.plain_rest = std::ranges::none_of(identified_.modules, [&](const Module& module) {
-      return module.scheme.quantized() && !module.parts.empty() &&
-             !packed.contains(module.parts.front().tensor);
-    });
-    WriterOptions options;
-    options.max_shard_bytes = std::numeric_limits<std::uint64_t>::max();
-    FEWBIT_TRY(plan_.rest, plan_shards(std::move(specs), options));
+    plan_.plain_rest = source_.gguf_metadata() == nullptr &&
+                       std::ranges::none_of(identified_.modules, [&](const Module& module) {
+                         return module.scheme.quantized() && !module.parts.empty() &&
+                                !packed.contains(module.parts.front().tensor);
+                       });
+    FEWBIT_TRY(plan_.rest, plan_rest(source_, plan_.kept));
     return {};
   }
 

@@ -23,6 +23,7 @@ struct PlannedLayer {
   PreparedLayerInfo info;
   const Backend* backend = nullptr;
   LayerExperts experts;
+  bool zero_biases = false;  // all of them, so that there are none
   ExpertSlice slice;
   LayerFile file;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "prepared/content_hash.hpp"
+#include "prepared/source_expert.hpp"
 #include "select/prepare_moe.hpp"
 #include "select/problem.hpp"
 
@@ -115,7 +116,7 @@ Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std:
   const MoePlan& plan = layer.info.plan;
   const std::int64_t number = layer.slice.first_expert + expert;
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
-  FEWBIT_TRY(const ExpertWeights whole, layer.experts.read(source_, number));
+  FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source_, number, where));
   FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
   FEWBIT_TRY(check_expert(layer.info.problem, where, cut));
   FEWBIT_TRY(scratch.lay_out(plan));

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // A model card or a text may change without harm.
 bool is_read(const PreparedFile& file) {
   const fs::path extension = fs::path(file.name).extension();
-  return extension == ".safetensors" || extension == ".json";
+  return extension == ".safetensors" || extension == ".gguf" || extension == ".json";
 }
 
 Result<void> check_file(const fs::path& folder, const PreparedFile& file) {

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
+#include <optional>
 
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/prepared_folder.hpp"
@@ -17,13 +20,13 @@
 namespace fewbit {
 namespace {
 
-// The length and the JSON in front of the data; the file was checked when it was opened.
-std::span<const std::byte> header_of(std::span<const std::byte> file) {
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < 8 && i < file.size(); ++i) {
-    length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+// What stands in front of the data of a shard.
+std::uint64_t header_bytes(const Checkpoint& checkpoint, std::size_t shard) {
+  std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    if (static_cast<std::size_t>(info.shard) == shard) first = std::min(first, info.file_offset);
   }
-  return file.first(std::min<std::uint64_t>(file.size(), 8 + length));
+  return first;
 }
 
 std::int64_t nanoseconds(const struct timespec& time) {
@@ -36,7 +39,9 @@ Result<struct stat> status_of(const std::filesystem::path& path) {
   return status;
 }
 
-Result<SourceFile> describe(const std::filesystem::path& path, bool weights) {
+// header: of a shard; empty for a side file.
+Result<SourceFile> describe(const std::filesystem::path& path,
+                            std::optional<std::uint64_t> header) {
   FEWBIT_TRY(const struct stat status, status_of(path));
   FEWBIT_TRY(const auto file, MappedFile::open(path));
   SourceFile out;
@@ -48,11 +53,12 @@ Result<SourceFile> describe(const std::filesystem::path& path, bool weights) {
                              prepared_manifest_name),
                  path.parent_path().string()};
   }
-  out.weights = weights;
+  out.weights = header.has_value();
   out.bytes = file->bytes().size();
   out.modified = nanoseconds(status.st_mtim);
   out.changed = nanoseconds(status.st_ctim);
-  out.hash = hash_bytes(weights ? header_of(file->bytes()) : file->bytes());
+  out.hash = hash_bytes(file->bytes().first(
+      std::min<std::uint64_t>(file->bytes().size(), header.value_or(file->bytes().size()))));
   return out;
 }
 
@@ -65,13 +71,14 @@ std::string source_facts(const SourceFile& file) {
 
 Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
   std::vector<SourceFile> files;
-  for (const std::filesystem::path& shard : checkpoint.shards()) {
-    FEWBIT_TRY(SourceFile file, describe(shard, true));
+  const auto shards = checkpoint.shards();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    FEWBIT_TRY(SourceFile file, describe(shards[i], header_bytes(checkpoint, i)));
     files.push_back(std::move(file));
   }
   FEWBIT_TRY(const auto sides, side_files(checkpoint.directory()));
   for (const std::filesystem::path& side : sides) {
-    FEWBIT_TRY(SourceFile file, describe(side, false));
+    FEWBIT_TRY(SourceFile file, describe(side, std::nullopt));
     files.push_back(std::move(file));
   }
   return files;

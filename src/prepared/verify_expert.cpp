@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "prepared/expert_slice.hpp"
+#include "prepared/source_expert.hpp"
 #include "select/prepare_moe.hpp"
 
 namespace fewbit {
@@ -81,7 +82,7 @@ Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoi
   const PlannedLayer& layer = *pair.planned;
   const std::int64_t number = layer.slice.first_expert + static_cast<std::int64_t>(e);
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
-  FEWBIT_TRY(const ExpertWeights whole, layer.experts.read(source, number));
+  FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source, number, where));
   FEWBIT_TRY(const ExpertWeights want, slice_expert(whole, layer.slice, where));
   const ConstExpertSpans shares = pair.memory.experts[e];
   if (layer.backend->unpack_expert == nullptr) {

@@ -7,6 +7,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/gguf_layer_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -81,6 +82,12 @@ void find_moe_layers(const Identified& identified, ModelConfig& model) {
 }  // namespace
 
 Result<ModelConfig> read_layer_config(const Checkpoint& checkpoint, const Identified& identified) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
+    FEWBIT_TRY(ModelConfig model,
+               read_gguf_layer_config(*metadata, checkpoint.shards().front().string()));
+    find_moe_layers(identified, model);
+    return model;
+  }
   FEWBIT_TRY(const std::shared_ptr<const Json> root, checkpoint.json_file("config.json"));
   const std::string where = (checkpoint.directory() / "config.json").string();
   if (root == nullptr) return Error{ErrorCode::not_found, "file does not exist", where};

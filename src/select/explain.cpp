@@ -69,8 +69,8 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
                    reason_name(refusal.reason), refusal.needs, refusal.has);
   }
   if (candidate.refusals.empty() && !candidate.unprepared.empty()) {
-    fmt::format_to(std::back_inserter(text), "    described, not preparable: {}\n",
-                   candidate.unprepared);
+    fmt::format_to(std::back_inserter(text), "    {}not preparable: {}\n",
+                   selection.engine == Engine::fewbit ? "" : "described, ", candidate.unprepared);
   }
   return text;
 }

@@ -239,7 +239,7 @@ class Reports(unittest.TestCase):
             # The kernels have one global scale for gate and up; this model has two.
             result = run(*args, "--device", "sm_90")
             self.assertEqual(result.returncode, 1)
-            self.assertIn("gate and up have different global scales", result.stderr)
+            self.assertIn("gate and up of 16 experts have two global scales", result.stderr)
 
     def test_check_asks_for_any_device(self):
         report = run_json(self, "check", MODEL, "--device", "sm_90")

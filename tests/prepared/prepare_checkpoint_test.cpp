@@ -73,6 +73,39 @@ TEST_F(PrepareCheckpoint, AModelGivesTheSameBits) {
   EXPECT_EQ(logits(folder_ / "out"), logits(source_path()));
 }
 
+// As the model runs them: exporters write zeros beside every matrix.
+TEST_F(PrepareCheckpoint, BiasesOfZeroAreNone) {
+  for (const float bias : {0.0F, 0.5F}) {
+    test::TinyModel tiny(test::TinyConfig{});
+    const std::int64_t width = tiny.config().expert_width;
+    for (int layer = 0; layer < 2; ++layer) {
+      for (int expert = 0; expert < 4; ++expert) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".mlp.experts." +
+                                 std::to_string(expert) + ".up_proj.bias";
+        tiny.tensors()[name] = {.dtype = DType::f32,
+                                .shape = {width},
+                                .values = std::vector<float>(static_cast<std::size_t>(width))};
+      }
+    }
+    tiny.tensors()["model.layers.1.mlp.experts.3.up_proj.bias"].values.back() = bias;
+    fs::remove_all(source_path());
+    ASSERT_TRUE(tiny.write(source_path()));
+    PrepareOptions options;
+    options.verify = true;
+    const auto report = prepare("out", options);
+    if (bias == 0.0F) {
+      ASSERT_TRUE(report) << report.error().message();
+      EXPECT_FALSE(read_manifest(folder_ / "out")->layers[0].problem.biases);
+      fs::remove_all(folder_ / "out");
+      continue;
+    }
+    ASSERT_FALSE(report);
+    EXPECT_NE(report.error().message().find("bias-unsupported  model.layers.1.mlp.experts.3"),
+              std::string::npos)
+        << report.error().message();
+  }
+}
+
 TEST_F(PrepareCheckpoint, CancelledAfterAnyTaskItGoesOnFromThere) {
   ASSERT_TRUE(prepare("want"));
   int interruptions = 0;

@@ -32,6 +32,11 @@ WeightKind integer_kind(const Scheme& scheme) {
         return group == 32 ? WeightKind::int4_g32_asym : WeightKind::int4_asym;
       }
       return group == 32 ? WeightKind::int4_g32 : WeightKind::int4;
+    case Producer::gguf:
+      // Q4_0 and Q8_0 with codes and scales apart.
+      return is_4bit && group == 32 ? WeightKind::int4_g32
+             : is_4bit              ? WeightKind::int4
+                                    : WeightKind::int8;
     default:
       return WeightKind::other;
   }

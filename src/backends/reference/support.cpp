@@ -36,6 +36,19 @@ std::string variant(const MoeProblem& /*problem*/, std::int64_t /*tokens*/) {
   return "one weight row at a time";
 }
 
+// Buffers have a shape and a type, which blocks of GGUF do not.
+Result<void> check_prepare(const MoeProblem& problem) {
+  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
+    if (!scheme->ggml_type) continue;
+    return Error{ErrorCode::unsupported,
+                 scheme_text(*scheme) +
+                     " has no form with codes and scales apart that keeps every value (Q4_0, Q8_0, "
+                     "MXFP4 and NVFP4 have)",
+                 problem.where};
+  }
+  return {};
+}
+
 }  // namespace
 
 namespace reference {
@@ -76,6 +89,7 @@ const Backend reference_backend{
     .prepare_linear = reference::prepare_linear,
     .variant = variant,
     .accumulation = "f64",
+    .check_prepare = check_prepare,
 };
 
 }  // namespace fewbit
