@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <unordered_set>
 
 #include "scheme/plain_values.hpp"
@@ -23,26 +24,32 @@ constexpr std::string_view of_values = "scale-nan";
 bool refuses(const Finding& finding) {
   const bool running =
       std::find(std::begin(of_running), std::end(of_running), finding.rule) != std::end(of_running);
-  return finding.level == Level::error && !running && finding.rule != of_values;
+  return finding.level == Level::error && !running;
+}
+
+Error error_of(const Finding& first, std::size_t count) {
+  const ErrorCode code =
+      first.rule == "module-unreadable" ? ErrorCode::unsupported : ErrorCode::inconsistent;
+  return Error{
+      code,
+      fmt::format("{}: found {}, expected {}{}", first.rule, first.found, first.expected,
+                  count == 1 ? std::string() : fmt::format(" (and {} more findings)", count - 1)),
+      first.where};
 }
 
 }  // namespace
 
-Result<void> check_complete(const Checkpoint& source, const Identified& identified) {
+Result<std::optional<Error>> check_complete(const Checkpoint& source,
+                                            const Identified& identified) {
   std::vector<Finding> findings = identified.findings;
   std::vector<Finding> more = validate(source, identified, Depth::scales);
   std::move(more.begin(), more.end(), std::back_inserter(findings));
   std::erase_if(findings, [](const Finding& finding) { return !refuses(finding); });
-  if (findings.empty()) return {};
-  const Finding& first = findings.front();
-  const ErrorCode code =
-      first.rule == "module-unreadable" ? ErrorCode::unsupported : ErrorCode::inconsistent;
-  return Error{code,
-               fmt::format("{}: found {}, expected {}{}", first.rule, first.found, first.expected,
-                           findings.size() == 1
-                               ? std::string()
-                               : fmt::format(" (and {} more findings)", findings.size() - 1)),
-               first.where};
+  if (findings.empty()) return std::optional<Error>{};
+  const auto other = std::find_if(findings.begin(), findings.end(),
+                                  [](const Finding& one) { return one.rule != of_values; });
+  if (other != findings.end()) return error_of(*other, findings.size());
+  return std::optional(error_of(findings.front(), findings.size()));
 }
 
 Result<void> check_kept(const Checkpoint& source, const Identified& identified,

@@ -294,7 +294,7 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
   }
   FEWBIT_TRY(refuse_prepared(source.directory(), "convert"));
   FEWBIT_TRY(const Identified identified, identify(source));
-  FEWBIT_TRY(check_complete(source, identified));
+  FEWBIT_TRY(const std::optional<Error> unused_scales, check_complete(source, identified));
   FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));
   FEWBIT_TRY(check_kept(source, identified, plan.kept));
   WriterOptions writer_options;
@@ -303,6 +303,7 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
              CheckpointWriter::create(output, plan.outputs, writer_options));
   Job job(source, options, executor, plan, writer);
   FEWBIT_TRY(const DequantizeReport report, job.run());
+  if (unused_scales) return *unused_scales;
   FEWBIT_TRY(write_dequantized_files(source, options.dtype, writer));
   FEWBIT_TRY(writer.finish());
   return report;

@@ -127,7 +127,8 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
   FEWBIT_TRY(refuse_prepared(source.directory(), "quantize"));
   FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(const QuantizePlan plan, plan_quantization(source, identified, options));
-  FEWBIT_TRY(check_complete(source, identified));
+  FEWBIT_TRY(const std::optional<Error> scales, check_complete(source, identified));
+  if (scales) return *scales;
   FEWBIT_TRY(check_kept(source, identified, plan.kept));
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;

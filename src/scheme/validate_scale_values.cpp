@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/checked.hpp"
 #include "scheme/scale_values.hpp"
@@ -200,8 +201,11 @@ class ModuleScales {
     const double largest = largest_ * global_ * largest_code(module_.scheme.weight);
     if (largest <= implausible_weight) return;
     const bool by_global = global_info_ != nullptr && global_ > 1.0;
+    // Decoded weights are f32 at most.
+    const bool too_large = largest > double(std::numeric_limits<float>::max());
     validation_.add(
-        module_, Level::warning, by_global ? "global-scale-direction" : "scale-direction",
+        module_, too_large ? Level::error : Level::warning,
+        by_global ? "global-scale-direction" : "scale-direction",
         by_global ? global_info_->name : module_.name,
         fmt::format("weights up to {:g}: scales up to {:g}{}", largest, largest_,
                     global_info_ != nullptr ? fmt::format(", global factor {:g}", global_) : ""),

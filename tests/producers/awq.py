@@ -172,6 +172,7 @@ def faults():
     yield change("gemv-scales-cut", "scale-shape", "scales", lambda a: a[:, :-1], "gemv")
     yield change("gemv-fast-zeros-type", "zeros-dtype", "qzeros", lambda a: a.astype(np.float32), "gemv_fast")
     yield change("gemv-fast-columns", "weight-shape", "qweight", lambda a: a[:, :-1], "gemv_fast")
+    yield change("gemv-fast-padding", "scale-nan", "scales", lambda a: np.where(np.arange(a.size) < a.size - 1, a.reshape(-1), np.inf).reshape(a.shape).astype(a.dtype), "gemv_fast")
     yield change("gemv-fast-zeros-missing", "zeros-missing", "qzeros", lambda a: None, "gemv_fast")
     yield broken("stated-gemv", "config-format", block=config("gemv"))
     yield broken("stated-group-size", "config-group-size", block=config(group_size=64))
