@@ -14,4 +14,5 @@
 #include "fewbit/result.hpp"            // IWYU pragma: export
 #include "fewbit/scheme.hpp"            // IWYU pragma: export
 #include "fewbit/selection.hpp"         // IWYU pragma: export
+#include "fewbit/sglang.hpp"            // IWYU pragma: export
 #include "fewbit/tensor.hpp"            // IWYU pragma: export

@@ -108,6 +108,13 @@ Result<void> check_bits(GptqConfig& config, std::string_view prefix) {
   return {};
 }
 
+Result<Json> parse_rules(std::string_view dynamic) {
+  FEWBIT_TRY(Json rules, Json::parse(dynamic, "dynamic"));
+  if (rules.is_object()) return rules;
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("a JSON {}, expected an object of rules", rules.kind()), "dynamic"};
+}
+
 }  // namespace
 
 bool module_path_match(std::string_view ignored, std::string_view prefix) {
@@ -146,14 +153,25 @@ Result<Json> get_dynamic_override(const Json::Object& dynamic, std::string_view 
   return fallback;
 }
 
+Result<std::string> get_dynamic_override(std::string_view dynamic, std::string_view name,
+                                         std::optional<std::string_view> key,
+                                         std::string_view fallback) {
+  FEWBIT_TRY(const Json rules, parse_rules(dynamic));
+  FEWBIT_TRY(Json otherwise, Json::parse(fallback, "fallback"));
+  FEWBIT_TRY(const Json value,
+             get_dynamic_override(*rules.as_object(), name, key, std::move(otherwise)));
+  return value.dump();
+}
+
 Result<GptqConfig> override_config(const GptqConfig& config, std::string_view prefix) {
   GptqConfig out = config;
-  FEWBIT_TRY(const Json bits, get_dynamic_override(config.dynamic, prefix, "bits", config.bits));
+  FEWBIT_TRY(const Json parsed, parse_rules(config.dynamic));
+  const Json::Object& rules = *parsed.as_object();
+  FEWBIT_TRY(const Json bits, get_dynamic_override(rules, prefix, "bits", config.bits));
   FEWBIT_TRY(const Json group,
-             get_dynamic_override(config.dynamic, prefix, "group_size", config.group_size));
-  FEWBIT_TRY(const Json desc_act,
-             get_dynamic_override(config.dynamic, prefix, "desc_act", config.desc_act));
-  FEWBIT_TRY(const Json sym, get_dynamic_override(config.dynamic, prefix, "sym", config.sym));
+             get_dynamic_override(rules, prefix, "group_size", config.group_size));
+  FEWBIT_TRY(const Json desc_act, get_dynamic_override(rules, prefix, "desc_act", config.desc_act));
+  FEWBIT_TRY(const Json sym, get_dynamic_override(rules, prefix, "sym", config.sym));
   if (const auto value = bits.as_int64()) out.bits = *value;
   if (const auto value = group.as_int64()) out.group_size = *value;
   if (const auto value = desc_act.as_bool()) out.desc_act = *value;

@@ -36,9 +36,20 @@ TEST(SglangDynamic, TheFirstMatchEndsTheSearch) {
   EXPECT_FALSE(get_dynamic_override(dynamic_of(R"({"(": {}})"), "a", "bits", 4));
 }
 
+TEST(SglangDynamic, IsOfferedOnTexts) {
+  const char* const rules = R"({"+:.*up": {"bits": 8}, "-:.*down": {}})";
+  EXPECT_EQ(*get_dynamic_override(rules, "a.up", "bits", "4"), "8");
+  EXPECT_EQ(*get_dynamic_override(rules, "a.up", std::nullopt, "null"), R"({"bits":8})");
+  EXPECT_EQ(*get_dynamic_override(rules, "a.down", "bits", "4"), "false");
+  EXPECT_EQ(*get_dynamic_override(rules, "a.gate", "bits", "4"), "4");
+  EXPECT_EQ(get_dynamic_override("[]", "a", "bits", "4").error().message(),
+            "dynamic: a JSON array, expected an object of rules");
+  EXPECT_EQ(get_dynamic_override("{", "a", "bits", "4").error().code, ErrorCode::corrupt);
+}
+
 TEST(SglangOverrideConfig, TakesValuesOfTheFieldsKindOnly) {
   GptqConfig config;
-  config.dynamic = dynamic_of(
+  config.dynamic = std::string(
       R"({".*a$": {"bits": 8, "group_size": 32, "desc_act": true}, ".*b$": {"bits": "8"},
           ".*c$": {"bits": 5}, "-:.*d$": {}, ".*e$": {"bits": 3}})");
   const auto a = override_config(config, "x.a");
@@ -56,7 +67,7 @@ TEST(SglangOverrideConfig, TakesValuesOfTheFieldsKindOnly) {
 TEST(SglangOverrideConfig, MarlinNeedsAKnownType) {
   GptqConfig config;
   config.method = "gptq_marlin";
-  config.dynamic = dynamic_of(R"({".*a$": {"bits": 8}, ".*b$": {"sym": false}})");
+  config.dynamic = std::string(R"({".*a$": {"bits": 8}, ".*b$": {"sym": false}})");
   EXPECT_EQ(override_config(config, "x.a")->quant_type, "uint8b128");
   EXPECT_EQ(override_config(config, "x")->quant_type, "uint4b8");
   EXPECT_EQ(override_config(config, "x.b").error().code, ErrorCode::invalid_argument);
