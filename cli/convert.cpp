@@ -15,6 +15,7 @@ struct Options : CommonOptions {
   std::string path;
   std::string output;
   std::string target;
+  std::string all_ones_zeros = "wrap";
   std::uint64_t max_shard_megabytes = 5000;
 };
 
@@ -26,6 +27,7 @@ Result<DequantizeOptions> library_options(const Options& options) {
   }
   DequantizeOptions out;
   out.dtype = *dtype;
+  out.all_ones_zeros = options.all_ones_zeros == "above" ? AllOnesZeros::above : AllOnesZeros::wrap;
   out.max_shard_bytes = options.max_shard_megabytes * 1'000'000;
   return out;
 }
@@ -37,6 +39,8 @@ Json report_json(const Options& options, const DequantizeReport& report) {
   out.set("decoded_tensors", report.decoded_tensors);
   out.set("kept_tensors", report.kept_tensors);
   out.set("inexact_values", report.inexact_values);
+  out.set("erased_values", report.erased_values);
+  out.set("all_ones_zeros", report.all_ones_zeros);
   out.set("source_bytes", report.source_bytes);
   out.set("output_bytes", report.output_bytes);
   return out;
@@ -60,6 +64,14 @@ Result<int> run_convert(const Options& options) {
             bytes_text(report.source_bytes), bytes_text(report.output_bytes));
   print_out("  {} values had to be rounded to {}{}\n", report.inexact_values, options.target,
             report.inexact_values > 0 ? "; --to f32 rounds none" : "");
+  if (report.erased_values > 0) {
+    print_out("  {} of them are too small for {} and became 0\n", report.erased_values,
+              options.target);
+  }
+  if (report.all_ones_zeros > 0) {
+    print_out("  {} zero points of all ones were read as {}; --all-ones-zeros chooses\n",
+              report.all_ones_zeros, options.all_ones_zeros == "above" ? "2^bits" : "0");
+  }
   return exit_fine;
 }
 
@@ -74,6 +86,11 @@ void add_convert(CLI::App& app, int& exit_code) {
   command->add_option("--to", options->target, "bf16, f16 or f32")
       ->required()
       ->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  command
+      ->add_option("--all-ones-zeros", options->all_ones_zeros,
+                   "GPTQ zero points stored as -1: wrap to 0, as packers mean them, or above: "
+                   "2^bits, as some kernels read them")
+      ->check(CLI::IsMember({"wrap", "above"}));
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
   add_threads_option(*command, *options);

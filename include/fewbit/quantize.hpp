@@ -54,8 +54,15 @@ Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
                                            const std::filesystem::path& output,
                                            const QuantizeOptions& options, Executor& executor);
 
+// What GPTQ zero points that are stored one too small mean when all their bits are set.
+enum class AllOnesZeros {
+  wrap,   // 0, which packers store as -1
+  above,  // 2^bits, as readers have it that do not mask the sum
+};
+
 struct DequantizeOptions {
   DType dtype = DType::bf16;  // or f16, f32
+  AllOnesZeros all_ones_zeros = AllOnesZeros::wrap;
   std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
   ProgressFn progress;  // in bytes of the output
 };
@@ -67,6 +74,10 @@ struct DequantizeReport {
   std::uint64_t output_bytes = 0;
   // Decoded values that the target type can't hold exactly: each was rounded once.
   std::int64_t inexact_values = 0;
+  // Of these, values that are too small for the target and became 0.
+  std::int64_t erased_values = 0;
+  // Zero points of all ones that were read as `all_ones_zeros` says.
+  std::int64_t all_ones_zeros = 0;
 };
 
 // Writes the checkpoint with every quantized matrix decoded to 16 or 32 bits, in the same naming,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -169,10 +170,17 @@ struct Piece {
   std::vector<std::byte> bytes;
 };
 
+// What a matrix lost on its way.
+struct Losses {
+  std::int64_t inexact = 0;
+  std::int64_t erased = 0;
+  std::int64_t all_ones_zeros = 0;
+};
+
 // Fills `piece`. Returns how many values were rounded.
-Result<std::int64_t> decode_piece(const QuantizedTensor& matrix, const DecodeJob& job,
-                                  std::span<const float> columns, std::int64_t row,
-                                  std::int64_t count, DType dtype, Piece& piece) {
+Result<Losses> decode_piece(const QuantizedTensor& matrix, const DecodeJob& job,
+                            std::span<const float> columns, std::int64_t row, std::int64_t count,
+                            DType dtype, Piece& piece) {
   piece.values.resize(static_cast<std::size_t>(count * matrix.k));
   piece.bytes.resize(piece.values.size() * static_cast<std::size_t>(dtype_bits(dtype)) / 8);
   piece.back.resize(piece.values.size());
@@ -181,18 +189,41 @@ Result<std::int64_t> decode_piece(const QuantizedTensor& matrix, const DecodeJob
   FEWBIT_TRY(convert_from_f32(piece.values, dtype, piece.bytes));
   FEWBIT_TRY(convert_to_f32(dtype, piece.bytes, piece.back));
   FEWBIT_TRY(check_values(matrix, job, row, piece.values, piece.back, dtype));
-  std::int64_t inexact = 0;
+  Losses losses;
   for (std::size_t i = 0; i < piece.values.size(); ++i) {
-    inexact += piece.values[i] != piece.back[i] ? 1 : 0;
+    losses.inexact += piece.values[i] != piece.back[i] ? 1 : 0;
+    losses.erased += piece.values[i] != 0 && piece.back[i] == 0 ? 1 : 0;
   }
-  return inexact;
+  return losses;
 }
 
-// Decodes a matrix in pieces of rows; one that is written the other way round as a whole. Returns
-// how many values were rounded.
-Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& job, DType dtype,
-                                   CheckpointWriter& writer) {
-  FEWBIT_TRY(const QuantizedTensor matrix, canonicalize(source, *job.module, job.fused_expert));
+// A zero point of 0 of this packing was stored as all ones. Returns how many there are.
+Result<std::int64_t> read_all_ones_zeros(const Module& module, AllOnesZeros reading,
+                                         QuantizedTensor& matrix) {
+  const bool one_too_small = module.scheme.packing == Packing::words_k_minus;
+  const TensorView& view = matrix.zero_points.view;
+  if (!one_too_small || matrix.zero_points.empty() || view.dtype != DType::u8) return 0;
+  const std::int64_t count = std::ranges::count(view.bytes, std::byte{0});
+  if (count == 0 || reading == AllOnesZeros::wrap) return count;
+  FEWBIT_TRY(OwnedTensor wide, allocate_tensor(DType::i32, view.shape));
+  const std::int32_t above = 1 << dtype_bits(module.scheme.weight);
+  for (std::size_t i = 0; i < view.bytes.size(); ++i) {
+    const auto stored = std::to_integer<std::int32_t>(view.bytes[i]);
+    const std::int32_t zero = stored == 0 ? above : stored;
+    std::memcpy(wide.bytes.data() + i * sizeof(zero), &zero, sizeof(zero));
+  }
+  matrix.zero_points = std::move(wide.tensor);
+  return count;
+}
+
+// Decodes a matrix in pieces of rows; one that is written the other way round as a whole.
+Result<Losses> decode_matrix(const Checkpoint& source, const DecodeJob& job,
+                             const DequantizeOptions& options, CheckpointWriter& writer) {
+  const DType dtype = options.dtype;
+  FEWBIT_TRY(QuantizedTensor matrix, canonicalize(source, *job.module, job.fused_expert));
+  Losses losses;
+  FEWBIT_TRY(losses.all_ones_zeros,
+             read_all_ones_zeros(*job.module, options.all_ones_zeros, matrix));
   const bool transposed = job.fused_expert >= 0 && written_transposed(*job.module);
   const std::int64_t rows =
       transposed ? matrix.n : std::clamp<std::int64_t>(piece_values / matrix.k, 1, matrix.n);
@@ -201,12 +232,11 @@ Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& jo
       job.fused_expert < 0 ? 0 : static_cast<std::uint64_t>(job.fused_expert * matrix.n * matrix.k);
   FEWBIT_TRY(const std::vector<float> columns, column_factors(matrix));
   Piece piece;
-  std::int64_t inexact = 0;
   for (std::int64_t row = 0; row < matrix.n; row += rows) {
     const std::int64_t count = std::min(rows, matrix.n - row);
-    FEWBIT_TRY(const std::int64_t rounded,
-               decode_piece(matrix, job, columns, row, count, dtype, piece));
-    inexact += rounded;
+    FEWBIT_TRY(const Losses lost, decode_piece(matrix, job, columns, row, count, dtype, piece));
+    losses.inexact += lost.inexact;
+    losses.erased += lost.erased;
     if (transposed) {
       const Tensor whole{{dtype, {matrix.n, matrix.k}, piece.bytes, {}}, nullptr};
       FEWBIT_TRY(const Tensor turned, transposed_copy(whole));
@@ -216,7 +246,7 @@ Result<std::int64_t> decode_matrix(const Checkpoint& source, const DecodeJob& jo
       FEWBIT_TRY(writer.write(job.output, piece.bytes, at * width));
     }
   }
-  return inexact;
+  return losses;
 }
 
 class Job {
@@ -249,15 +279,17 @@ class Job {
  private:
   // Progress and cancelling happen between batches, on the caller's thread.
   Result<void> decode_batch(std::span<const DecodeJob> jobs) {
-    std::vector<std::optional<Result<std::int64_t>>> results(jobs.size());
+    std::vector<std::optional<Result<Losses>>> results(jobs.size());
     parallel_for(executor_, static_cast<int>(jobs.size()), [&](int i) {
       const auto at = static_cast<std::size_t>(i);
-      results[at].emplace(decode_matrix(source_, jobs[at], options_.dtype, writer_));
+      results[at].emplace(decode_matrix(source_, jobs[at], options_, writer_));
     });
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      FEWBIT_TRY(const std::int64_t inexact, *std::move(results[i]));
-      report_.inexact_values += inexact;
+      FEWBIT_TRY(const Losses losses, *std::move(results[i]));
+      report_.inexact_values += losses.inexact;
+      report_.erased_values += losses.erased;
+      report_.all_ones_zeros += losses.all_ones_zeros;
       const Module& module = *jobs[i].module;
       bytes += static_cast<std::uint64_t>(module.n * module.k) *
                static_cast<std::uint64_t>(dtype_bits(options_.dtype)) / 8;

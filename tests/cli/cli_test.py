@@ -330,6 +330,48 @@ class Reports(unittest.TestCase):
         self.assertEqual("".join(shown.split()), "".join(whole.split()))
 
 
+class Convert(unittest.TestCase):
+    """What is lost on the way is counted by its kind."""
+
+    def convert(self, tensors, config, *args):
+        with tempfile.TemporaryDirectory() as folder:
+            model, out = pathlib.Path(folder, "m"), pathlib.Path(folder, "o")
+            model.mkdir()
+            write_tensors(model, tensors)
+            (model / "config.json").write_text(json.dumps({"quantization_config": config}))
+            report = run_json(self, "convert", model, "-o", out, *args)
+            raw = (out / "model.safetensors").read_bytes()
+            (length,) = struct.unpack("<Q", raw[:8])
+            entry = json.loads(raw[8 : 8 + length])["model.layers.0.mlp.up_proj.weight"]
+            begin, end = entry["data_offsets"]
+            self.assertEqual(run("convert", model, "-o", out / "2", "--all-ones-zeros", "x", *args).returncode, 2)
+            return report, raw[8 + length + begin : 8 + length + end]
+
+    def test_values_that_become_zero_are_told_from_rounded_ones(self):
+        name = "model.layers.0.mlp.up_proj."
+        # 1 and 1.125 times 2^-24: the least number of f16, and one that is rounded to it.
+        codes = bytes([0x38, 0x39] * 64 + [0x20] * 128)  # then 2^-3, too small
+        tensors = {name + "weight": ("F8_E4M3", [16, 16], codes),
+                   name + "weight_scale": ("F32", [1], struct.pack("<f", 2.0**-24))}
+        report, data = self.convert(tensors, {"quant_method": "fp8"}, "--to", "f16")
+        self.assertEqual((report["inexact_values"], report["erased_values"]), (64 + 128, 128))
+        self.assertEqual(struct.unpack("<256H", data), (1,) * 128 + (0,) * 128)
+        report, _ = self.convert(tensors, {"quant_method": "fp8"}, "--to", "f32")
+        self.assertEqual((report["inexact_values"], report["erased_values"]), (0, 0))
+
+    def test_zero_points_of_all_ones_are_read_as_the_user_says(self):
+        name = "model.layers.0.mlp.up_proj."
+        tensors = {name + "qweight": ("I32", [4, 8], struct.pack("<I", 0x55555555) * 32),
+                   name + "qzeros": ("I32", [1, 1], struct.pack("<I", 0x0000000F)),
+                   name + "scales": ("F16", [1, 8], struct.pack("<e", 1.0) * 8)}
+        config = {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False,
+                  "checkpoint_format": "gptq"}
+        for reading, first in (("wrap", 5.0), ("above", 5.0 - 16)):
+            report, data = self.convert(tensors, config, "--to", "f32", "--all-ones-zeros", reading)
+            self.assertEqual(report["all_ones_zeros"], 1)
+            self.assertEqual(struct.unpack("<256f", data), (first,) * 32 + (4.0,) * 224)
+
+
 class Usage(unittest.TestCase):
     def test_help_has_examples_and_usage_errors_exit_with_two(self):
         for command in ("check", "inspect", "explain", "quantize", "convert", "eval", "generate",
