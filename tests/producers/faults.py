@@ -22,7 +22,6 @@ from small_model import (
     modelopt_model,
     mxfp8_matrix,
     plain,
-    plain_model,
     projections,
     quantize,
     second_layer,

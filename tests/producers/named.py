@@ -5,7 +5,7 @@ import json
 
 import ml_dtypes
 import numpy as np
-from case import Case, bf16, random, spread
+from case import Case, bf16, random
 
 DTYPE_F8 = ml_dtypes.float8_e4m3fn
 MODULE = "model.layers.0.mlp.up_proj"
