@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// MoE layers on a GPU against the time in which their weights can be read.
+//
+// usage: bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1]
+//                     [--split1 N] [--split2 N] [--tiles N]
+//
+// One graph holds a call on each of several copies of the weights, so that no copy is in the
+// second-level cache when its turn comes; each has its own random routing. Time: median of 30
+// replays divided by the copies. Floor: bytes of the experts that are used, and of x and out,
+// at 4.62 TB/s, or the multiply-adds at 780 TFLOP/s, whichever is longer: what an H200 reads and
+// multiplies.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "device/device_layer.hpp"
+#include "device/random_layer.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+struct Named {
+  const char* name;
+  std::int64_t hidden, inner, experts, top_k;
+};
+constexpr Named shapes[] = {{"tiny-moe", 256, 128, 16, 4},
+                            {"Qwen3-30B-A3B", 2048, 768, 128, 8},
+                            {"gpt-oss-120b", 2880, 2880, 128, 4},
+                            {"GLM-4.5-Air", 4096, 1408, 128, 8},
+                            {"DeepSeek-V3", 7168, 2048, 256, 8}};
+
+struct Options {
+  std::string shape;
+  std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+  StreamChoice choice;
+  bool scan = false;  // all choices, the fastest three shown
+  int replays = 30;
+};
+
+struct Measured {
+  double microseconds = 0;
+  double floor = 0;
+  StreamPlan plan;
+};
+
+// Weights of one expert, random, for all of them.
+struct Source {
+  std::vector<std::uint8_t> codes[3], scales[3];
+  std::vector<float> globals;
+};
+
+Source random_source(F4Format format, const Named& s) {
+  Source source;
+  std::uint64_t seed = 7;
+  const std::int64_t group = format == F4Format::e4m3_k16 ? 16 : 32;
+  for (int m = 0; m < 3; ++m) {
+    source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner / 2));
+    source.scales[m].resize(static_cast<std::size_t>(s.hidden * s.inner / group));
+    for (auto& b : source.codes[m]) b = static_cast<std::uint8_t>(next_random(seed));
+    for (auto& b : source.scales[m]) {
+      const std::uint64_t r = next_random(seed);
+      b = static_cast<std::uint8_t>(format == F4Format::e4m3_k16 ? 0x30 + r % 16 : 124 + r % 5);
+    }
+  }
+  source.globals.assign(static_cast<std::size_t>(s.experts * 3), 0.01F);
+  return source;
+}
+
+Result<Measured> measure(F4Format format, const StreamShape& shape, const StreamCard& card,
+                         const std::vector<DeviceWeights>& copies, const StreamChoice& choice,
+                         int replays, const device::Stream& stream) {
+  Measured result;
+  FEWBIT_TRY(result.plan, plan_stream(format, shape, card, choice));
+  std::vector<DeviceCall> calls;
+  double experts_hit = 0;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    StreamShape few = shape;
+    RandomLayer layer;
+    std::uint64_t seed = 100 * i + static_cast<std::uint64_t>(shape.tokens);
+    std::set<std::int32_t> hit;
+    for (std::int64_t t = 0; t < few.tokens; ++t) {
+      std::set<std::int32_t> mine;
+      while (static_cast<std::int64_t>(mine.size()) < few.top_k) {
+        mine.insert(
+            static_cast<std::int32_t>(next_random(seed) % static_cast<std::uint64_t>(few.experts)));
+      }
+      for (const std::int32_t id : mine) {
+        layer.ids.push_back(id);
+        layer.weights.push_back(0.125F);
+        hit.insert(id);
+      }
+      for (std::int64_t k = 0; k < few.hidden_size; ++k) {
+        layer.x.push_back(
+            f32_to_bf16(static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F));
+      }
+    }
+    experts_hit += static_cast<double>(hit.size()) / static_cast<double>(copies.size());
+    FEWBIT_TRY(DeviceCall call,
+               make_call(result.plan, {&layer.x, &layer.ids, &layer.weights}, stream));
+    calls.push_back(std::move(call));
+  }
+  const auto all = [&]() -> Result<void> {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      MoeF4Args args = calls[i].args(copies[i]);
+      args.x = calls.front().x.data();  // as another layer left it: in the second-level cache
+      FEWBIT_TRY(
+          device::check(launch_moe_f4(format, result.plan, args, stream.handle()), "moe_f4"));
+    }
+    return {};
+  };
+  FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, all));
+  FEWBIT_TRY(device::Event begin, device::Event::create());
+  FEWBIT_TRY(device::Event end, device::Event::create());
+  std::vector<float> times;
+  for (int i = 0; i < replays + 3; ++i) {
+    FEWBIT_TRY(begin.record(stream));
+    FEWBIT_TRY(graph.launch(stream));
+    FEWBIT_TRY(end.record(stream));
+    FEWBIT_TRY(stream.synchronize());
+    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
+    if (i >= 3) times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  result.microseconds = 1e3 * times[times.size() / 2] / static_cast<double>(copies.size());
+  const double weights = static_cast<double>(3 * shape.hidden_size * shape.intermediate_size);
+  const double bits = format == F4Format::e4m3_k16 ? 4.5 : 4.25;
+  const double bytes = experts_hit * weights * bits / 8 +
+                       4.0 * static_cast<double>(shape.tokens * shape.hidden_size);
+  const double flops = 2 * weights * static_cast<double>(shape.tokens * shape.top_k);
+  result.floor = 1e6 * std::max(bytes / 4.62e12, flops / 780e12);
+  return result;
+}
+
+const char* format_name(F4Format format) {
+  return format == F4Format::e4m3_k16 ? "NVFP4" : "MXFP4";
+}
+
+// Every way to run a call, the four fastest shown as (split of fc1, split of fc2, tiles).
+void scan(F4Format format, const char* name, const StreamShape& shape, const StreamCard& card,
+          const std::vector<DeviceWeights>& copies, const device::Stream& stream) {
+  std::vector<Measured> all;
+  for (const int split1 : {1, 2, 4, 8, 16}) {
+    for (const int split2 : {1, 2, 4, 8}) {
+      for (const int tiles : {1, 2, 4}) {
+        if (tiles > 1 && shape.tokens < 16) continue;
+        if (split1 * split2 > 4 && shape.tokens > 16) continue;
+        const Result<Measured> m =
+            measure(format, shape, card, copies, {split1, split2, tiles}, 9, stream);
+        if (m && m->plan.token_tiles == tiles) all.push_back(*m);
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Measured& a, const Measured& b) { return a.microseconds < b.microseconds; });
+  std::printf("%-14s %s M %4lld ", name, format_name(format), static_cast<long long>(shape.tokens));
+  for (std::size_t i = 0; i < 4 && i < all.size(); ++i) {
+    std::printf("  %.1f (%d,%d,%d)", all[i].microseconds, all[i].plan.fc1.split,
+                all[i].plan.fc2.split, all[i].plan.token_tiles);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+Result<void> measure_shape(F4Format format, const Named& s, const Options& options,
+                           const StreamCard& card) {
+  FEWBIT_TRY(const device::Stream stream, device::Stream::create());
+  const Source source = random_source(format, s);
+  const StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
+  std::vector<DeviceWeights> copies;
+  // 400 MB between two uses of an expert, though one token uses only a few.
+  const double used = 3.0 * static_cast<double>(s.hidden * s.inner * s.top_k) * 0.5;
+  const int count = std::clamp(static_cast<int>(4e8 / used) + 1, 3, 10);
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < count; ++i) {
+    FEWBIT_TRY(DeviceWeights weights,
+               prepare_weights(format, layer, {source.codes, source.scales, &source.globals, true},
+                               stream));
+    copies.push_back(std::move(weights));
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  std::printf("%s: %d copies prepared in %.2f s\n", s.name, count, took.count());
+  for (const std::int64_t tokens : options.tokens) {
+    StreamShape shape = layer;
+    shape.tokens = tokens;
+    if (options.scan) {
+      scan(format, s.name, shape, card, copies, stream);
+      continue;
+    }
+    const Result<Measured> m =
+        measure(format, shape, card, copies, options.choice, options.replays, stream);
+    if (!m) {
+      std::printf("%-14s %-5s M %4lld  %s\n", s.name, format_name(format),
+                  static_cast<long long>(tokens), m.error().message().c_str());
+      continue;
+    }
+    std::printf(
+        "%-14s %-5s M %4lld  %8.1f us  floor %7.1f  fraction %.2f   split %d,%d tiles %d slots "
+        "%d\n",
+        s.name, format_name(format), static_cast<long long>(tokens), m->microseconds, m->floor,
+        m->floor / m->microseconds, m->plan.fc1.split, m->plan.fc2.split, m->plan.token_tiles,
+        m->plan.slots);
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+int run(const Options& options) {
+  const Result<DeviceInfo> found = device::info(0);
+  if (!found) {
+    std::fprintf(stderr, "error: %s\n", found.error().message().c_str());
+    return 1;
+  }
+  std::printf("%s, %d multiprocessors\n", found->name.c_str(), found->sm_count);
+  for (const Named& s : shapes) {
+    if (!options.shape.empty() && options.shape != s.name) continue;
+    for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+      if (options.scan && format != F4Format::e4m3_k16) continue;
+      const Result<void> done = measure_shape(format, s, options, card_of(*found));
+      if (!done) {
+        std::fprintf(stderr, "error: %s\n", done.error().message().c_str());
+        return 1;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace fewbit::cuda
+
+int main(int argc, char** argv) {
+  fewbit::cuda::Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const char* value = argv[i + 1];
+    if (name == "--shape") options.shape = value;
+    if (name == "--split1") options.choice.split1 = std::atoi(value);
+    if (name == "--split2") options.choice.split2 = std::atoi(value);
+    if (name == "--scan") options.scan = std::atoi(value) != 0;
+    if (name == "--tiles") options.choice.token_tiles = std::atoi(value);
+    if (name == "--tokens") {
+      options.tokens.clear();
+      for (const char* p = value; p != nullptr;
+           p = std::strchr(p, ',') ? std::strchr(p, ',') + 1 : nullptr) {
+        options.tokens.push_back(std::atoll(p));
+      }
+    }
+  }
+  return fewbit::cuda::run(options);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the streaming MoE kernel runs a call: a pure function of sizes and of the card.
+#pragma once
+
+#include <cstdint>
+
+#include "fewbit/result.hpp"
+#include "kernels/cuda/moe_f4.hpp"
+
+namespace fewbit::cuda {
+
+struct StreamShape {
+  std::int64_t tokens = 0;
+  std::int64_t top_k = 0;
+  std::int64_t experts = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+};
+
+struct StreamCard {
+  int sm_count = 0;
+  std::uint64_t shared_memory_bytes = 0;  // that one thread block can have
+};
+
+// What a benchmark may set; 0: by the shape.
+struct StreamChoice {
+  int split1 = 0;
+  int split2 = 0;
+  int token_tiles = 0;
+};
+
+// Errors: unsupported (sizes that don't divide, or don't fit into shared memory: both numbers).
+Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const StreamCard& card,
+                               const StreamChoice& choice = {});
+
+}  // namespace fewbit::cuda

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/moe_f4_stream.cuh"
+
+namespace fewbit::cuda {
+namespace {
+
+template <class Format, int max_tiles>
+cudaError_t launch_tiles(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
+  cudaError_t error =
+      cudaFuncSetAttribute(moe_f4_stream<Format, max_tiles>,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute cooperative = {};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(stream_warps * 32));
+  config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
+  config.stream = stream;
+  config.attrs = &cooperative;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, moe_f4_stream<Format, max_tiles>, plan, args);
+}
+
+template <class Format>
+cudaError_t launch(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
+  switch (plan.token_tiles) {
+    case 1:
+      return launch_tiles<Format, 1>(plan, args, stream);
+    case 2:
+      return launch_tiles<Format, 2>(plan, args, stream);
+    case 4:
+      return launch_tiles<Format, 4>(plan, args, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace
+
+int launch_moe_f4(F4Format format, const StreamPlan& plan, const MoeF4Args& args, void* stream) {
+  auto* on = static_cast<cudaStream_t>(stream);
+  return format == F4Format::e4m3_k16 ? launch<F4E4m3>(plan, args, on)
+                                      : launch<F4E8m0>(plan, args, on);
+}
+
+}  // namespace fewbit::cuda

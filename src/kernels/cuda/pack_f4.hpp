@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preparing f4_e2m1 matrices on the device: from rows as checkpoints hold them into layout
+// cuda_f4_cells, the bytes that its closed form gives.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/moe_f4.hpp"
+
+namespace fewbit::cuda {
+
+// Matrices of `count` experts, each of two halves of `rows` rows (gate and up, or the upper and
+// lower half of one matrix). Device pointers, 4-byte aligned codes.
+struct PackF4Args {
+  const std::uint8_t* codes[2] = {};   // [count] of [rows, depth/2], low nibble = even k
+  const std::uint8_t* scales[2] = {};  // [count] of [rows, depth/16] e4m3 or [rows, depth/32] e8m0
+  long long codes_stride = 0;          // bytes from one expert to the next
+  long long scales_stride = 0;
+  int count = 0;
+  int rows = 0;
+  int depth = 0;               // a multiple of the scale group
+  std::uint8_t* to = nullptr;  // every byte is written
+};
+
+int launch_pack_f4(F4Format format, const PackF4Args& args, void* stream);
+
+}  // namespace fewbit::cuda

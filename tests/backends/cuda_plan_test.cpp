@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cuda_moe/plan.hpp"
+#include "layout/cuda_f4_cells.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+constexpr StreamCard h200 = {.sm_count = 132, .shared_memory_bytes = 232448};
+constexpr StreamCard rtx5090 = {.sm_count = 170, .shared_memory_bytes = 101376};
+
+const std::vector<StreamShape> layers = {{1, 8, 128, 2048, 768},  {1, 4, 128, 2880, 2880},
+                                         {1, 8, 128, 4096, 1408}, {1, 8, 256, 7168, 2048},
+                                         {1, 4, 16, 256, 128},    {1, 2, 8, 4096, 6144},
+                                         {1, 1, 1, 16, 16},       {1, 32, 512, 2048, 512}};
+
+std::int64_t cell_bytes(F4Format format) {
+  return format == F4Format::e4m3_k16 ? CudaF4Cells<16>::cell_bytes : CudaF4Cells<32>::cell_bytes;
+}
+
+// Every cell of a unit belongs to exactly one of the warps that share it.
+void expect_split(const StreamMatrix& m, Dims half) {
+  EXPECT_EQ(m.rows_half, half.n);
+  EXPECT_EQ(m.depth, half.k);
+  EXPECT_GE(m.units * 16, half.n);
+  EXPECT_LT((m.units - 1) * 16, half.n);
+  EXPECT_EQ(m.cells, (half.k + 31) / 32);
+  EXPECT_EQ(stream_warps % m.split, 0);
+  EXPECT_EQ(m.split & (m.split - 1), 0);
+  EXPECT_GE(m.warp_cells * m.split, m.cells);
+  EXPECT_GE(m.piece_cells, 1);
+  EXPECT_LE(m.piece_cells, std::min(m.warp_cells, stream_piece_cells));
+}
+
+// The areas of shared memory follow each other, are large enough, and end within the card's.
+void expect_memory(const StreamPlan& plan, F4Format format, const StreamCard& card) {
+  const std::int64_t cells = std::max(plan.fc1.cells, plan.fc2.cells);
+  EXPECT_GE(plan.routes_at, plan.items_at + 16 * plan.max_items);
+  EXPECT_GE(plan.scales_at, plan.routes_at + 8 * plan.tokens * plan.top_k);
+  EXPECT_GE(plan.tokens_at, plan.scales_at + 12 * plan.experts);
+  EXPECT_GE(plan.tokens_bytes, cells * 512 * plan.token_tiles);
+  EXPECT_GE(plan.partials_at, plan.tokens_at + plan.tokens_bytes);
+  if (plan.fc1.split > 1 || plan.fc2.split > 1) {
+    EXPECT_GE(plan.rings_at, plan.partials_at + 2 * stream_warps * plan.token_tiles * 1024);
+  }
+  EXPECT_GE(plan.slot_bytes, plan.fc1.piece_cells * cell_bytes(format));
+  EXPECT_GE(plan.slot_bytes, plan.fc2.piece_cells * cell_bytes(format));
+  EXPECT_GE(plan.slots, 2);
+  EXPECT_LE(plan.slots, stream_max_slots);
+  EXPECT_GE(plan.shared_bytes, plan.rings_at + stream_warps * plan.slots * plan.slot_bytes);
+  EXPECT_GE(plan.shared_bytes, plan.counts_at + 2 * stream_warps * plan.experts);
+  EXPECT_LE(plan.shared_bytes + 3072, static_cast<int>(card.shared_memory_bytes));
+  for (const int at : {plan.routes_at, plan.tokens_at, plan.partials_at, plan.rings_at}) {
+    EXPECT_EQ(at % 128, 0);
+  }
+  EXPECT_EQ(plan.slot_bytes % 16, 0);
+}
+
+TEST(CudaStreamPlan, HoldsForEveryShapeAndNumberOfTokens) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (StreamShape shape : layers) {
+      for (const std::int64_t tokens : {1, 2, 3, 7, 8, 16, 33, 64, 128, 255, 256}) {
+        shape.tokens = tokens;
+        const Result<StreamPlan> plan = plan_stream(format, shape, h200);
+        if (!plan && tokens * shape.top_k > 4096) continue;
+        ASSERT_TRUE(plan) << plan.error().message() << " tokens " << tokens;
+        SCOPED_TRACE(testing::Message() << "hidden " << shape.hidden_size << " tokens " << tokens);
+        EXPECT_EQ(plan->blocks, 132);
+        EXPECT_TRUE(plan->token_tiles == 1 || plan->token_tiles == 2 || plan->token_tiles == 4);
+        expect_split(plan->fc1, {.n = shape.intermediate_size, .k = shape.hidden_size});
+        expect_split(plan->fc2, {.n = shape.hidden_size / 2, .k = shape.intermediate_size});
+        expect_memory(*plan, format, h200);
+        // Any routing: all routes to few experts, or spread over all.
+        EXPECT_GE(plan->max_items,
+                  std::min(tokens * shape.top_k, (tokens * shape.top_k) / (8 * plan->token_tiles)));
+        EXPECT_GE(plan->counters, plan->max_items + 2);
+      }
+    }
+  }
+}
+
+// However routes fall, the items of all experts fit: an expert with c routes has ceil(c / width).
+TEST(CudaStreamPlan, ItemsOfTheWorstRoutingFit) {
+  for (const std::int64_t experts : {1, 3, 16, 128}) {
+    for (const std::int64_t tokens : {1, 5, 9, 40, 200}) {
+      for (const int tiles : {1, 2, 4}) {
+        const Result<StreamPlan> plan =
+            plan_stream(F4Format::e4m3_k16, {tokens, 2, experts, 256, 128}, h200, {0, 0, tiles});
+        ASSERT_TRUE(plan);
+        const std::int64_t width = 8 * plan->token_tiles;
+        const std::int64_t routes = 2 * tokens;
+        // One more than a whole item wherever that is possible, the rest to one expert.
+        std::int64_t items = 0;
+        std::int64_t left = routes;
+        for (std::int64_t e = 0; e + 1 < experts && left > 0; ++e) {
+          --left;
+          ++items;
+        }
+        items += (left + width - 1) / width;
+        EXPECT_LE(items, plan->max_items) << experts << " " << tokens << " " << tiles;
+      }
+    }
+  }
+}
+
+TEST(CudaStreamPlan, SmallerSharedMemoryTakesShorterPieces) {
+  const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, {4, 8, 128, 2048, 768}, rtx5090);
+  ASSERT_TRUE(plan) << plan.error().message();
+  expect_memory(*plan, F4Format::e4m3_k16, rtx5090);
+  const Result<StreamPlan> refused =
+      plan_stream(F4Format::e4m3_k16, {4, 8, 256, 7168, 2048}, rtx5090);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(refused.error().message(),
+            "cuda_stream: hidden_size 7168 and intermediate_size 2048 need more than the shared "
+            "memory of one thread block, 101376 bytes");
+}
+
+TEST(CudaStreamPlan, ActivationsThatDoNotFitAreRefused) {
+  const Result<StreamPlan> refused = plan_stream(F4Format::e4m3_k16, {1, 2, 8, 4096, 14336}, h200);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+}
+
+TEST(CudaStreamPlan, RefusalsNameBothNumbers) {
+  const auto message = [](const StreamShape& shape) {
+    const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, shape, h200);
+    return plan ? std::string() : plan.error().message();
+  };
+  EXPECT_EQ(message({0, 8, 128, 2048, 768}), "cuda_stream: tokens 0, expected at least 1");
+  EXPECT_EQ(message({2000, 8, 128, 2048, 768}),
+            "cuda_stream: tokens 2000, expected at most 1024 with top_k 8");
+  EXPECT_EQ(message({1, 0, 128, 2048, 768}), "cuda_stream: top_k 0, expected 1 to 8192");
+  EXPECT_EQ(message({1, 8, 4000, 2048, 768}), "cuda_stream: experts 4000, expected 1 to 1024");
+  EXPECT_EQ(message({1, 8, 128, 2050, 768}),
+            "cuda_stream: hidden_size 2050, expected a multiple of 16 from 16 to 1048576");
+  EXPECT_EQ(message({1, 8, 128, 2048, 8}),
+            "cuda_stream: intermediate_size 8, expected a multiple of 16 from 16 to 1048576");
+}
+
+// What was measured to be fastest is what is chosen.
+TEST(CudaStreamPlan, ChoosesTheMeasuredSplits) {
+  const auto splits = [](const StreamShape& shape) {
+    const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, shape, h200);
+    return plan ? std::pair(plan->fc1.split, plan->fc2.split) : std::pair(0, 0);
+  };
+  EXPECT_EQ(splits({1, 8, 128, 2048, 768}), std::pair(8, 4));
+  EXPECT_EQ(splits({4, 8, 128, 2048, 768}), std::pair(1, 1));
+  EXPECT_EQ(splits({1, 4, 128, 2880, 2880}), std::pair(2, 4));
+  EXPECT_EQ(splits({64, 8, 128, 4096, 1408}), std::pair(1, 1));
+  EXPECT_EQ(splits({1, 8, 256, 7168, 2048}), std::pair(4, 2));
+}
+
+}  // namespace
+}  // namespace fewbit::cuda

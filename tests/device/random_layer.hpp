@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// A MoE layer of random f4_e2m1 experts with its exact product, for tests and benchmarks on a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "backends/cuda_moe/plan.hpp"
+#include "core/float_convert.hpp"
+
+namespace fewbit::cuda {
+
+inline std::uint64_t next_random(std::uint64_t& state) {
+  state += 0x9E3779B97F4A7C15U;
+  std::uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+struct RandomLayer {
+  F4Format format = F4Format::e4m3_k16;
+  StreamShape shape;
+  int group = 16;
+  std::vector<std::uint8_t> codes[3];   // gate, up, down: [experts, n, k/2]
+  std::vector<std::uint8_t> scales[3];  // [experts, n, k/group]
+  std::vector<float> globals;           // [experts, 3]
+  std::vector<std::uint16_t> x;         // bf16 [tokens, hidden]
+  std::vector<std::int32_t> ids;        // [tokens, top_k]
+  std::vector<float> weights;
+
+  std::int64_t rows(int matrix) const {
+    return matrix == 2 ? shape.hidden_size : shape.intermediate_size;
+  }
+  std::int64_t depth(int matrix) const {
+    return matrix == 2 ? shape.intermediate_size : shape.hidden_size;
+  }
+  double scale_value(std::uint8_t byte) const {
+    return format == F4Format::e4m3_k16 ? f8_e4m3_to_f32(byte) : f8_e8m0_to_f32(byte);
+  }
+  // sum and sum of sizes of row n of an expert's matrix times a vector.
+  struct Dot {
+    double sum = 0;
+    double size = 0;
+  };
+  Dot dot(int matrix, std::int64_t expert, std::int64_t n, const std::vector<double>& right) const {
+    const std::int64_t row = expert * rows(matrix) + n;
+    const std::uint8_t* code = codes[matrix].data() + row * (depth(matrix) / 2);
+    const std::uint8_t* scale = scales[matrix].data() + row * (depth(matrix) / group);
+    const double global = double{globals[static_cast<std::size_t>(expert * 3 + matrix)]};
+    double value[16];
+    for (std::uint8_t c = 0; c < 16; ++c) value[c] = f4_e2m1_to_f32(c);
+    Dot dot;
+    for (std::int64_t g = 0; g < depth(matrix) / group; ++g) {
+      double sum = 0;
+      double size = 0;
+      for (std::int64_t k = g * group; k < (g + 1) * group; k += 2) {
+        const std::uint8_t byte = code[k / 2];
+        const double low = value[byte & 15] * right[static_cast<std::size_t>(k)];
+        const double high = value[byte >> 4] * right[static_cast<std::size_t>(k + 1)];
+        sum += low + high;
+        size += std::abs(low) + std::abs(high);
+      }
+      const double factor = scale_value(scale[g]) * global;
+      dot.sum += sum * factor;
+      dot.size += size * std::abs(factor);
+    }
+    return dot;
+  }
+};
+
+// Every code; scales of both signs of exponent, with zeros and subnormals (and negative ones where
+// the format has them) among them.
+inline RandomLayer random_layer(F4Format format, const StreamShape& shape, std::uint64_t seed) {
+  RandomLayer layer;
+  layer.format = format;
+  layer.shape = shape;
+  layer.group = format == F4Format::e4m3_k16 ? 16 : 32;
+  for (int m = 0; m < 3; ++m) {
+    const auto count = static_cast<std::size_t>(shape.experts * layer.rows(m) * layer.depth(m));
+    layer.codes[m].resize(count / 2);
+    layer.scales[m].resize(count / static_cast<std::size_t>(layer.group));
+    for (std::size_t i = 0; i < layer.codes[m].size(); i += 8) {
+      const std::uint64_t r = next_random(seed);
+      std::memcpy(layer.codes[m].data() + i, &r,
+                  std::min<std::size_t>(8, layer.codes[m].size() - i));
+    }
+    for (std::uint8_t& s : layer.scales[m]) {
+      const std::uint64_t r = next_random(seed);
+      if (format == F4Format::e4m3_k16) {
+        s = static_cast<std::uint8_t>(0x28 + r % 32);  // 2^-2 … 2^2
+        if (r >> 32 & 7) continue;
+        s = static_cast<std::uint8_t>(r >> 40);
+        if ((s & 0x7F) > 0x40) s = static_cast<std::uint8_t>(s & 0x87);
+      } else {
+        s = static_cast<std::uint8_t>(r >> 32 & 15 ? 124 + r % 5 : 100 + r % 30);
+      }
+    }
+  }
+  for (std::int64_t e = 0; e < shape.experts * 3; ++e) {
+    layer.globals.push_back(format == F4Format::e4m3_k16
+                                ? 0.004F +
+                                      0.01F * static_cast<float>(next_random(seed) % 1000) / 1000
+                                : 0.03125F);
+  }
+  for (std::int64_t i = 0; i < shape.tokens * shape.hidden_size; ++i) {
+    const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;
+    layer.x.push_back(f32_to_bf16(4 * r));
+  }
+  for (std::int64_t t = 0; t < shape.tokens; ++t) {
+    std::vector<std::int32_t> chosen;
+    while (static_cast<std::int64_t>(chosen.size()) < shape.top_k) {
+      const auto id =
+          static_cast<std::int32_t>(next_random(seed) % static_cast<std::uint64_t>(shape.experts));
+      bool seen = false;
+      for (const std::int32_t other : chosen) seen = seen || other == id;
+      if (!seen || static_cast<std::int64_t>(chosen.size()) >= shape.experts) chosen.push_back(id);
+    }
+    for (const std::int32_t id : chosen) {
+      layer.ids.push_back(id);
+      layer.weights.push_back(static_cast<float>(next_random(seed) % 1000) / 1000);
+    }
+  }
+  return layer;
+}
+
+// One token's exact result, and how far a result may be from it: products of bf16 weights and
+// activations added up in f32, the activated rows rounded to bf16, the sum rounded to bf16.
+struct ExactRow {
+  std::vector<double> value;
+  std::vector<double> bound;
+};
+
+inline ExactRow exact_row(const RandomLayer& layer, std::int64_t token) {
+  const StreamShape& s = layer.shape;
+  ExactRow row;
+  row.value.assign(static_cast<std::size_t>(s.hidden_size), 0.0);
+  row.bound.assign(static_cast<std::size_t>(s.hidden_size), 0.0);
+  const double sum_error =
+      std::ldexp(static_cast<double>(std::max(s.hidden_size, s.intermediate_size)), -24);
+  std::vector<double> x;
+  for (std::int64_t k = 0; k < s.hidden_size; ++k) {
+    x.push_back(bf16_to_f32(layer.x[static_cast<std::size_t>(token * s.hidden_size + k)]));
+  }
+  for (std::int64_t j = 0; j < s.top_k; ++j) {
+    const auto route = static_cast<std::size_t>(token * s.top_k + j);
+    const std::int64_t e = layer.ids[route];
+    if (e < 0 || e >= s.experts) continue;
+    std::vector<double> act;
+    std::vector<double> act_error;
+    for (std::int64_t i = 0; i < s.intermediate_size; ++i) {
+      const RandomLayer::Dot gate = layer.dot(0, e, i, x);
+      const RandomLayer::Dot up = layer.dot(1, e, i, x);
+      const double silu = gate.sum / (1 + std::exp(-gate.sum));
+      act.push_back(silu * up.sum);
+      act_error.push_back(std::ldexp(std::abs(act.back()), -8) +
+                          sum_error * (1.1 * gate.size * std::abs(up.sum) +
+                                       up.size * std::abs(silu) + std::abs(act.back())));
+    }
+    const double weight = layer.weights[route];
+    for (std::int64_t n = 0; n < s.hidden_size; ++n) {
+      const RandomLayer::Dot down = layer.dot(2, e, n, act);
+      const double error = layer.dot(2, e, n, act_error).size + sum_error * down.size;
+      row.value[static_cast<std::size_t>(n)] += weight * down.sum;
+      row.bound[static_cast<std::size_t>(n)] += std::abs(weight) * error;
+    }
+  }
+  for (std::size_t n = 0; n < row.value.size(); ++n) {
+    row.bound[n] += std::ldexp(std::abs(row.value[n]) + row.bound[n], -8) + 1e-30;
+  }
+  return row;
+}
+
+}  // namespace fewbit::cuda
