@@ -40,6 +40,7 @@ Result<ShardPlan> plan_gguf_rest(const GgufMetadata& metadata,
     pairs.push_back(gguf_copy(std::string(entry.key), entry.value));
   }
   std::vector<GgufTensorSpec> specs;
+  specs.reserve(kept.size());
   for (const TensorInfo* info : kept) {
     FEWBIT_TRY(const GgufType type, type_of(*info));
     specs.push_back({.name = info->name, .type = type, .shape = shape_in_elements(*info)});
@@ -62,6 +63,7 @@ Result<ShardPlan> plan_rest(const Checkpoint& source, const std::vector<const Te
     return plan_gguf_rest(*metadata, kept);
   }
   std::vector<TensorSpec> specs;
+  specs.reserve(kept.size());
   for (const TensorInfo* info : kept) {
     specs.push_back({.name = info->name, .dtype = info->dtype, .shape = info->shape});
   }
