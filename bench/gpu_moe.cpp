@@ -208,13 +208,42 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
   return {};
 }
 
+// Bytes read and written in a second by a copy of 2 GiB on the device: cards of one name differ by
+// some percent.
+Result<double> copy_rate() {
+  constexpr std::uint64_t bytes = std::uint64_t{2} << 30;
+  FEWBIT_TRY(const device::Stream stream, device::Stream::create());
+  FEWBIT_TRY(const device::Buffer from, device::Buffer::allocate(bytes, stream));
+  FEWBIT_TRY(const device::Buffer to, device::Buffer::allocate(bytes, stream));
+  FEWBIT_TRY(device::fill(from.data(), 0x5A, bytes, stream));
+  FEWBIT_TRY(device::Event begin, device::Event::create());
+  FEWBIT_TRY(device::Event end, device::Event::create());
+  std::vector<float> times;
+  for (int i = 0; i < 7; ++i) {
+    FEWBIT_TRY(begin.record(stream));
+    FEWBIT_TRY(device::copy_on_device(to.data(), from.data(), bytes, stream));
+    FEWBIT_TRY(end.record(stream));
+    FEWBIT_TRY(stream.synchronize());
+    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
+    if (i >= 2) times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  return 2 * static_cast<double>(bytes) / (1e-3 * times[times.size() / 2]);
+}
+
 int run(const Options& options) {
   const Result<DeviceInfo> found = device::info(0);
   if (!found) {
     std::fprintf(stderr, "error: %s\n", found.error().message().c_str());
     return 1;
   }
-  std::printf("%s, %d multiprocessors\n", found->name.c_str(), found->sm_count);
+  const Result<double> rate = copy_rate();
+  if (!rate) {
+    std::fprintf(stderr, "error: %s\n", rate.error().message().c_str());
+    return 1;
+  }
+  std::printf("%s, %d multiprocessors, a copy moves %.0f GB/s\n", found->name.c_str(),
+              found->sm_count, *rate * 1e-9);
   for (const Named& s : shapes) {
     if (!options.shape.empty() && options.shape != s.name) continue;
     for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
