@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -6,20 +7,14 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {{100, 100}, {103, 103}, {107, 107}};
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
-constexpr FunctionRule functions[] = {{Activation::silu}, {Activation::swigluoai}};
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 16}, {Divisor::Size::intermediate, 64}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = nvfp4::rules_for(capabilities, nvfp4::silu_and_swigluoai, shapes);
+  all.non_gated = false;
+  all.exchanges = Set<TokenExchange>::all();
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

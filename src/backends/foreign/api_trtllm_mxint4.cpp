@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/mxint4_rules.hpp"
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
@@ -11,25 +12,15 @@ constexpr WeightRule weights[] = {
     {{WeightKind::int4, WeightKind::int4_g32}, {ActivationKind::none}}};
 constexpr std::int64_t groups[] = {32};
 constexpr FunctionRule functions[] = {{Activation::silu}, {Activation::swigluoai}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 256}, {Divisor::Size::intermediate, 256}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .integer_groups = groups,
-    .zero_points = false,
-    .group_order = false,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .router = {.most_top_k = 32,
-               .experts_multiple = 4,
-               .more_experts_than_top_k = true,
-               .most_top_groups = 4},
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = mxint4::rules_for(capabilities);
+  all.weights = weights;
+  all.integer_groups = groups;
+  all.functions = functions;
+  all.router = mxint4::router;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

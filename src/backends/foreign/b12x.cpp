@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
@@ -11,22 +12,13 @@ constexpr WeightRule weights[] = {
     {{WeightKind::nvfp4}, {ActivationKind::nvfp4, ActivationKind::none}}};
 constexpr FunctionRule functions[] = {
     {Activation::silu, false}, {Activation::gelu_tanh, false}, {Activation::relu2}};
-constexpr Divisor shapes[] = {
-    {Divisor::Size::hidden, 16},
-    {Divisor::Size::intermediate, 64, Set<WeightKind>::all(), GroupUse::ignored, When::gated},
-    {Divisor::Size::intermediate, 16, Set<WeightKind>::all(), GroupUse::ignored, When::non_gated},
-};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::one_rank,
-    .exchanges = ordered_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = nvfp4::rules_for(capabilities, functions, nvfp4::swizzled_gate_up);
+  all.weights = weights;
+  all.experts = ExpertSpread::one_rank;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

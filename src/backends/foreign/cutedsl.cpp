@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -6,21 +7,10 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100};
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
 constexpr FunctionRule functions[] = {
     {Activation::silu}, {Activation::swigluoai}, {Activation::relu2}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 16}, {Divisor::Size::intermediate, 16}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .exchanges = ordered_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules = nvfp4::rules_for(capabilities, functions, nvfp4::whole_groups);
 
 }  // namespace
 }  // namespace foreign

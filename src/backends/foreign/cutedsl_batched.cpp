@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -6,24 +7,15 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100};
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
 constexpr FunctionRule functions[] = {{Activation::silu, false}};
-constexpr Divisor shapes[] = {
-    {Divisor::Size::hidden, 16},
-    {Divisor::Size::intermediate, 64, Set<WeightKind>::all(), GroupUse::ignored, When::gated},
-    {Divisor::Size::intermediate, 16, Set<WeightKind>::all(), GroupUse::ignored, When::non_gated},
-};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .exchanges = batched_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = nvfp4::rules_for(capabilities, functions, nvfp4::swizzled_gate_up);
+  all.non_gated = false;
+  all.experts = ExpertSpread::any;
+  all.exchanges = batched_exchanges;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -6,22 +7,13 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100, family_110, family_120};
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
-constexpr Divisor shapes[] = {
-    {Divisor::Size::hidden, 16},
-    {Divisor::Size::intermediate, 64, Set<WeightKind>::all(), GroupUse::ignored, When::gated},
-    {Divisor::Size::intermediate, 16, Set<WeightKind>::all(), GroupUse::ignored, When::non_gated},
-};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .biases = {},
-    .dtypes = both_16_bit,
-    .experts = ExpertSpread::one_rank,
-    .exchanges = ordered_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = nvfp4::rules_for(capabilities, {}, nvfp4::swizzled_gate_up);
+  all.dtypes = both_16_bit;
+  all.experts = ExpertSpread::one_rank;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

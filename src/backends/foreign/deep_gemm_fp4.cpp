@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/deep_gemm_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -10,17 +11,12 @@ constexpr WeightRule weights[] = {{{WeightKind::mxfp4}, {ActivationKind::mxfp8}}
 constexpr FunctionRule functions[] = {{Activation::silu}};
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .exchanges = {TokenExchange::none, TokenExchange::allgather,
-                  TokenExchange::deepep_high_throughput},
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = deep_gemm::rules_for(weights, functions, deep_gemm::in_order);
+  all.capabilities = capabilities;
+  all.shapes = shapes;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

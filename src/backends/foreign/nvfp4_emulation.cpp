@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
 namespace foreign {
 namespace {
 
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 16}, {Divisor::Size::intermediate, 16}};
-
-constexpr Rules rules{
-    .weights = weights,
-    .biases = {},
-    .dtypes = both_16_bit,
-    .exchanges = {TokenExchange::none, TokenExchange::allgather,
-                  TokenExchange::deepep_high_throughput},
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = nvfp4::rules_for({}, {}, nvfp4::whole_groups);
+  all.dtypes = both_16_bit;
+  all.experts = ExpertSpread::any;
+  all.exchanges = {TokenExchange::none, TokenExchange::allgather,
+                   TokenExchange::deepep_high_throughput};
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

@@ -62,7 +62,7 @@ Result<void> put_bias(const MoePlan& plan, const Stack& stack, DType dtype, Expe
 Dims dims_of(const Stack& stack) { return {.n = stack.rows(), .k = stack.columns()}; }
 std::int64_t group_size(const Stack& stack) { return stack.group() == 0 ? -1 : stack.group(); }
 
-Result<void> plan_cpu(const Stack& stack, MoePlan& plan) {
+Result<void> plan_cpu(const MoeProblem& /*problem*/, const Stack& stack, MoePlan& plan) {
   const Dims d = dims_of(stack);
   const std::int64_t block = std::min<std::int64_t>(stack.group() == 0 ? d.k : stack.group(), 128);
   const Shape grid = {d.n / 32, stack.groups(), 32};
@@ -125,7 +125,7 @@ Result<void> pack_xpu(const MoeProblem& problem, const MoePlan& plan, const Stac
 }
 
 // As a swizzled grid is padded.
-Result<void> plan_mxint4(const Stack& stack, MoePlan& plan) {
+Result<void> plan_mxint4(const MoeProblem& /*problem*/, const Stack& stack, MoePlan& plan) {
   const Dims d = dims_of(stack);
   FEWBIT_TRY(add(plan, stack, {"codes", "trtllm_mxint4", DType::u8, {d.k / 256, d.n, 128}}));
   return add(plan, stack, {"scales", "swizzle_128x4", DType::bf16, {d.n * d.k / 32}, true});
@@ -143,6 +143,16 @@ Result<RowSource> mxint4_source(const Stack& stack) {
   return source;
 }
 
+// Both stacks of 4-bit integers, by one layout.
+Result<MoePlan> plan_stacks(const MoeProblem& problem, const ExpertWeights& first,
+                            Result<void> (*plan_stack)(const MoeProblem&, const Stack&, MoePlan&)) {
+  MoePlan plan;
+  plan.experts = problem.num_experts;
+  FEWBIT_TRY(plan_stack(problem, w13_stack(first), plan));
+  FEWBIT_TRY(plan_stack(problem, w2_stack(first), plan));
+  return plan;
+}
+
 }  // namespace
 
 Result<void> check_cpu_int4(const MoeProblem& problem) { return check_int4(problem); }
@@ -158,12 +168,8 @@ Result<void> check_mxint4(const MoeProblem& problem) {
 }
 
 Result<MoePlan> plan_cpu_int4_experts(const MoeProblem& problem, const ExpertWeights& first) {
-  FEWBIT_TRY(check_int4(problem));
-  MoePlan plan;
-  plan.experts = problem.num_experts;
-  FEWBIT_TRY(plan_cpu(w13_stack(first), plan));
-  FEWBIT_TRY(plan_cpu(w2_stack(first), plan));
-  return plan;
+  FEWBIT_TRY(check_cpu_int4(problem));
+  return plan_stacks(problem, first, plan_cpu);
 }
 
 Result<void> pack_cpu_int4_expert(const MoeProblem& problem, const MoePlan& plan,
@@ -174,11 +180,7 @@ Result<void> pack_cpu_int4_expert(const MoeProblem& problem, const MoePlan& plan
 
 Result<MoePlan> plan_xpu_int4_experts(const MoeProblem& problem, const ExpertWeights& first) {
   FEWBIT_TRY(check_xpu_int4(problem));
-  MoePlan plan;
-  plan.experts = problem.num_experts;
-  FEWBIT_TRY(plan_xpu(problem, w13_stack(first), plan));
-  FEWBIT_TRY(plan_xpu(problem, w2_stack(first), plan));
-  return plan;
+  return plan_stacks(problem, first, plan_xpu);
 }
 
 Result<void> pack_xpu_int4_expert(const MoeProblem& problem, const MoePlan& plan,
@@ -189,11 +191,7 @@ Result<void> pack_xpu_int4_expert(const MoeProblem& problem, const MoePlan& plan
 
 Result<MoePlan> plan_mxint4_experts(const MoeProblem& problem, const ExpertWeights& first) {
   FEWBIT_TRY(check_mxint4(problem));
-  MoePlan plan;
-  plan.experts = problem.num_experts;
-  FEWBIT_TRY(plan_mxint4(w13_stack(first), plan));
-  FEWBIT_TRY(plan_mxint4(w2_stack(first), plan));
-  return plan;
+  return plan_stacks(problem, first, plan_mxint4);
 }
 
 Result<void> pack_mxint4_expert(const MoeProblem& problem, const MoePlan& plan,

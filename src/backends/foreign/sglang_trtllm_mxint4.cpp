@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/mxint4_rules.hpp"
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
@@ -7,23 +8,8 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {{100}};
-constexpr WeightRule weights[] = {{{WeightKind::int4_g32}, {ActivationKind::none}}};
-constexpr FunctionRule functions[] = {{Activation::silu, false}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 256}, {Divisor::Size::intermediate, 256}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .zero_points = false,
-    .group_order = false,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .exchanges = {TokenExchange::none},
-    .shapes = shapes,
-};
+constexpr Rules rules = mxint4::rules_for(capabilities, {TokenExchange::none});
 
 }  // namespace
 }  // namespace foreign

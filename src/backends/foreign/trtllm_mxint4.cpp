@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/mxint4_rules.hpp"
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
@@ -7,30 +8,14 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100};
-constexpr WeightRule weights[] = {{{WeightKind::int4_g32}, {ActivationKind::none}}};
-// swigluoai is listed by vLLM, but its parameters do not reach the kernel.
-constexpr FunctionRule functions[] = {{Activation::silu, false}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 256}, {Divisor::Size::intermediate, 256}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .zero_points = false,
-    .group_order = false,
-    .functions = functions,
-    .non_gated = false,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .exchanges = {TokenExchange::none, TokenExchange::allgather},
-    .routings = {Routing::renormalize, Routing::deepseek_v3, Routing::llama4},
-    .f32_logits = {Routing::deepseek_v3},
-    .router = {.most_top_k = 32,
-               .experts_multiple = 4,
-               .more_experts_than_top_k = true,
-               .most_top_groups = 4},
-    .shapes = shapes,
-};
+constexpr Rules rules = [] {
+  Rules all = mxint4::rules_for(capabilities, {TokenExchange::none, TokenExchange::allgather});
+  all.routings = {Routing::renormalize, Routing::deepseek_v3, Routing::llama4};
+  all.f32_logits = {Routing::deepseek_v3};
+  all.router = mxint4::router;
+  return all;
+}();
 
 }  // namespace
 }  // namespace foreign

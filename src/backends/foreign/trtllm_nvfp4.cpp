@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/nvfp4_rules.hpp"
 #include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
@@ -7,26 +8,15 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100};
-constexpr WeightRule weights[] = {{{WeightKind::nvfp4}, {ActivationKind::nvfp4}}};
 constexpr FunctionRule functions[] = {{Activation::silu},
                                       {Activation::gelu},
                                       {Activation::gelu_tanh},
                                       {Activation::relu2},
                                       {Activation::swigluoai}};
-constexpr Divisor shapes[] = {{Divisor::Size::hidden, 16}, {Divisor::Size::intermediate, 16}};
 
 // The modular form takes what the monolithic one refuses: any routing and token exchange. Sizes are
 // padded.
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .biases = {},
-    .dtypes = bf16_only,
-    .experts = ExpertSpread::contiguous,
-    .exchanges = ordered_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules = nvfp4::rules_for(capabilities, functions, nvfp4::whole_groups);
 
 }  // namespace
 }  // namespace foreign
