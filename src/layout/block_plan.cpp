@@ -228,6 +228,19 @@ std::vector<std::int64_t> registers(const Positions& at, int piece_log2, int reg
 
 }  // namespace
 
+BlockPlaces block_places(const std::function<Place(std::int64_t n, std::int64_t k)>& place,
+                         Element first, Dims block) {
+  BlockPlaces places;
+  const std::int64_t base = bit_address(place(first.n, first.k));
+  for (std::int64_t n = 0; n < block.n; ++n) {
+    places.n.push_back(bit_address(place(first.n + n, first.k)) - base);
+  }
+  for (std::int64_t k = 0; k < block.k; ++k) {
+    places.k.push_back(bit_address(place(first.n, first.k + k)) - base);
+  }
+  return places;
+}
+
 BlockMoves BlockPlan::moves() const {
   return {.lines = lines.data(),
           .line_count = std::ssize(lines),

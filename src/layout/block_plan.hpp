@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "layout/pack_fast_blocks.hpp"
+#include "layout/place.hpp"
 
 namespace fewbit {
 
@@ -16,6 +18,11 @@ struct BlockPlaces {
   std::vector<std::int64_t> n;
   std::vector<std::int64_t> k;
 };
+
+constexpr std::int64_t bit_address(Place place) { return place.byte * 8 + place.bit; }
+
+BlockPlaces block_places(const std::function<Place(std::int64_t n, std::int64_t k)>& place,
+                         Element first, Dims block);
 
 struct BlockPlan {
   std::vector<BlockCopy> lines;

@@ -38,22 +38,6 @@ std::vector<Segment> aligned_segments(std::int64_t first, std::int64_t count, st
   return segments;
 }
 
-std::int64_t bit_address(Place place) { return place.byte * 8 + place.bit; }
-
-using PlaceOf = std::function<Place(std::int64_t n, std::int64_t k)>;
-
-BlockPlaces block_places(const PlaceOf& place, Element first, Dims block) {
-  BlockPlaces places;
-  const std::int64_t base = bit_address(place(first.n, first.k));
-  for (std::int64_t n = 0; n < block.n; ++n) {
-    places.n.push_back(bit_address(place(first.n + n, first.k)) - base);
-  }
-  for (std::int64_t k = 0; k < block.k; ++k) {
-    places.k.push_back(bit_address(place(first.n, first.k + k)) - base);
-  }
-  return places;
-}
-
 std::uint64_t mask_of(int bits) { return (std::uint64_t{2} << (bits - 1)) - 1; }
 
 std::uint64_t read_element(const std::byte* from, Place place, int bits) {

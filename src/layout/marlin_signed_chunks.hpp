@@ -59,13 +59,15 @@ class SignedChunks {
   void read_zeros(std::int64_t k) {
     const Dims dims{.n = matrix_.from.n, .k = job_.zeros.groups};
     if constexpr (by_k) {
+      const bool one_group = group_of(k) == group_of(k + row_k - 1);
       for (std::int64_t n = 0; n < dims.n; ++n) {
+        const auto zero_at = [&](std::int64_t at) {
+          const Place place = ZeroWords::place(dims, n, group_of(at));
+          return static_cast<std::uint32_t>(read_bits<4>(job_.zeros.words, place));
+        };
         std::uint32_t word = 0;
-        for (int i = 0; i < row_k; ++i) {
-          const Place place = ZeroWords::place(dims, n, group_of(k + i));
-          word |= static_cast<std::uint32_t>(read_bits<4>(job_.zeros.words, place)) << (4 * i);
-        }
-        zeros_[static_cast<std::size_t>(n)] = word;
+        for (int i = 0; i < row_k && !one_group; ++i) word |= zero_at(k + i) << (4 * i);
+        zeros_[static_cast<std::size_t>(n)] = one_group ? zero_at(k) * 0x11111111U : word;
       }
     } else {
       const Place place = ZeroWords::place(dims, 0, group_of(k));

@@ -41,21 +41,13 @@ ElementMover plane_mover(std::int64_t k, PlacePlane place) {
   return {std::move(map), packing_isa()};
 }
 
-// One thread's memory for a strip: its planes by rows, then by units.
-struct Planes {
-  std::vector<std::byte> low;
-  std::vector<std::byte> high;
-  std::vector<std::byte> low_units;
-  std::vector<std::byte> high_units;
-
-  explicit Planes(std::int64_t k)
-      : low(static_cast<std::size_t>(strip_rows * k / 4)),
-        high(low.size() / 2),
-        low_units(low.size()),
-        high_units(high.size()) {}
-};
-
 }  // namespace
+
+Nf3Planes::Nf3Planes(std::int64_t k)
+    : low(static_cast<std::size_t>(strip_rows * k / 4)),
+      high(low.size() / 2),
+      low_units(low.size()),
+      high_units(high.size()) {}
 
 Nf3Packer::Nf3Packer(Dims dims, std::int64_t tile_n)
     : dims_(dims),
@@ -66,9 +58,8 @@ Nf3Packer::Nf3Packer(Dims dims, std::int64_t tile_n)
 }
 
 void Nf3Packer::pack_rows(std::int64_t first, std::int64_t end, const std::uint8_t* codes,
-                          std::byte* words) const {
+                          std::byte* words, Nf3Planes& planes) const {
   const Nf3Kernels kernels = nf3_kernels(packing_isa());
-  Planes planes(dims_.k);
   for (std::int64_t n = first; n < end; n += strip_rows) {
     kernels.squeeze({.codes = codes + (n - first) * dims_.k,
                      .count = static_cast<std::size_t>(strip_rows * dims_.k),
@@ -90,7 +81,8 @@ void Nf3Packer::pack_rows(std::int64_t first, std::int64_t end, const std::uint8
 void pack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::uint8_t> codes,
               std::span<std::byte> words) {
   assert(std::ssize(words) == Nf3Packed::bytes(dims));
-  Nf3Packer(dims, tile_n).pack_rows(0, dims.n, codes.data(), words.data());
+  Nf3Planes planes(dims.k);
+  Nf3Packer(dims, tile_n).pack_rows(0, dims.n, codes.data(), words.data(), planes);
 }
 
 void unpack_nf3(Dims dims, std::int64_t tile_n, std::span<const std::byte> words,

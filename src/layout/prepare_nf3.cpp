@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/prepare_nf3.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -8,7 +9,9 @@
 
 #include "layout/check_tensor.hpp"
 #include "layout/nf3_packed.hpp"
-#include "layout/pack.hpp"
+#include "layout/parallel_ranges.hpp"
+#include "layout/repack_experts.hpp"
+#include "layout/row_major.hpp"
 #include "layout/scale_grid.hpp"
 
 namespace fewbit {
@@ -25,8 +28,6 @@ struct Part {
   const Nf3Matrix& matrix;
   Dims dims;
   std::int64_t experts;
-
-  std::size_t elements() const { return static_cast<std::size_t>(dims.n * dims.k); }
 };
 
 std::string grid_text(const Part& part, std::int64_t index) {
@@ -88,7 +89,7 @@ float scale_at(const Part& part, std::int64_t index) {
 
 // The codes as bytes; whether all are 0 to 7.
 template <class T>
-bool narrow(std::span<const std::byte> stored, std::vector<std::uint8_t>& codes) {
+bool narrow(std::span<const std::byte> stored, std::span<std::uint8_t> codes) {
   T seen = 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     T code{};
@@ -99,28 +100,46 @@ bool narrow(std::span<const std::byte> stored, std::vector<std::uint8_t>& codes)
   return (seen & ~T{7}) == 0;
 }
 
-bool narrow_codes(DType dtype, std::span<const std::byte> stored,
-                  std::vector<std::uint8_t>& codes) {
+bool narrow_codes(DType dtype, std::span<const std::byte> stored, std::span<std::uint8_t> codes) {
   if (dtype == DType::i32) return narrow<std::int32_t>(stored, codes);
   if (dtype == DType::i64) return narrow<std::int64_t>(stored, codes);
   return narrow<std::uint8_t>(stored, codes);  // i8 too: a negative one has its high bit
 }
 
-// Checks one expert's codes and gives them as bytes.
-Result<void> codes_of(const Part& part, std::int64_t expert, std::vector<std::uint8_t>& codes) {
-  codes.resize(part.elements());
-  const std::int64_t first = expert * part.dims.n * part.dims.k;
-  const std::size_t bytes = part.matrix.codes.bytes.size() / static_cast<std::size_t>(part.experts);
-  const auto stored =
-      part.matrix.codes.bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
-  if (narrow_codes(part.matrix.codes.dtype, stored, codes)) return {};
-  for (std::int64_t index = first;; ++index) {
+Result<void> refuse_codes(const Part& part) {
+  for (std::int64_t index = 0;; ++index) {
     const std::int64_t code = code_at(part.matrix.codes, index);
     if (code < 0 || code > 7) {
       return bad(part.name + " codes",
                  grid_text(part, index) + " is " + std::to_string(code) + ", expected 0 to 7");
     }
   }
+}
+
+// Some rows at a time, checked and narrowed while they are in the caches.
+Result<void> pack_codes(const Part& part, std::span<std::byte> words, Executor& executor) {
+  constexpr std::int64_t rows = 64;
+  const TensorView& codes = part.matrix.codes;
+  const Nf3Packer packer(part.dims, part.matrix.tile_n);
+  const std::int64_t strips = part.dims.n / rows;
+  const std::size_t strip_codes = static_cast<std::size_t>(rows * part.dims.k);
+  const std::size_t strip_bytes =
+      codes.bytes.size() / static_cast<std::size_t>(part.experts * strips);
+  const std::int64_t expert_words = Nf3Packed::bytes(part.dims);
+  std::atomic<bool> allowed = true;
+  parallel_ranges(executor, part.experts * strips, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint8_t> narrowed(strip_codes);
+    Nf3Planes planes(part.dims.k);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto stored =
+          codes.bytes.subspan(static_cast<std::size_t>(i) * strip_bytes, strip_bytes);
+      if (!narrow_codes(codes.dtype, stored, narrowed)) allowed = false;
+      const std::int64_t first = i % strips * rows;
+      packer.pack_rows(first, first + rows, narrowed.data(),
+                       words.data() + i / strips * expert_words, planes);
+    }
+  });
+  return allowed ? Result<void>() : refuse_codes(part);
 }
 
 Result<void> check_scales(const Part& part) {
@@ -135,43 +154,39 @@ Result<void> check_scales(const Part& part) {
   return {};
 }
 
-template <ScaleOrder order>
-void pack_scales(const Part& part, std::int64_t expert, Nf3ScaleRounding rounding,
-                 std::span<std::byte> out, Nf3MatrixResult& result) {
+// Encodes rows of scales and puts them into the order of the kernels.
+void pack_scales(const Part& part, Nf3ScaleRounding rounding, std::span<std::byte> out,
+                 Nf3MatrixResult& result, Executor& executor) {
   const Dims grid{.n = part.dims.n, .k = part.dims.k / group};
-  pack<ByteScaleGrid<order>>(
-      grid,
-      [&](std::int64_t n, std::int64_t k) {
-        const float scale = scale_at(part, (expert * grid.n + n) * grid.k + k);
-        if (scale != 0.0F && scale < nf3_smallest_scale) ++result.raised_scales;
-        if (scale < 0.0F) ++result.negative_scales;
-        return nf3_scale_byte(scale, rounding);
-      },
-      out);
+  std::vector<std::byte> encoded(static_cast<std::size_t>(grid.n * grid.k));
+  for (std::int64_t expert = 0; expert < part.experts; ++expert) {
+    for (std::size_t i = 0; i < encoded.size(); ++i) {
+      const float scale = scale_at(part, expert * grid.n * grid.k + static_cast<std::int64_t>(i));
+      if (scale != 0.0F && scale < nf3_smallest_scale) ++result.raised_scales;
+      if (scale < 0.0F) ++result.negative_scales;
+      encoded[i] = std::byte{nf3_scale_byte(scale, rounding)};
+    }
+    const auto to = out.subspan(static_cast<std::size_t>(expert) * encoded.size(), encoded.size());
+    constexpr Dims block{.n = 64, .k = 64};
+    scale_order(part.dims.k, group) == ScaleOrder::grouped
+        ? repack_experts<RowMajor<8>, GroupedByteScales>(1, grid, encoded, to, executor, block)
+        : repack_experts<RowMajor<8>, SingleByteScales>(1, grid, encoded, to, executor, block);
+  }
 }
 
-Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding) {
+Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding,
+                                     Executor& executor) {
   FEWBIT_TRY(check_scales(part));
-  const auto words_bytes = static_cast<std::size_t>(Nf3Packed::bytes(part.dims));
-  const std::size_t scales_bytes = part.elements() / group;
   FEWBIT_TRY(OwnedTensor words,
              allocate_tensor(DType::i32, {part.experts, Nf3Packed::bytes(part.dims) / 4}));
   FEWBIT_TRY(OwnedTensor scales,
              allocate_tensor(DType::u8, {part.experts, part.dims.k / group, part.dims.n}));
   FEWBIT_TRY(OwnedTensor globals, allocate_tensor(DType::f32, {part.experts}));
   Nf3MatrixResult result;
-  const auto pack_expert_scales = scale_order(part.dims.k, group) == ScaleOrder::grouped
-                                      ? pack_scales<ScaleOrder::grouped>
-                                      : pack_scales<ScaleOrder::single>;
-  std::vector<std::uint8_t> codes;
-  for (std::int64_t expert = 0; expert < part.experts; ++expert) {
-    const auto e = static_cast<std::size_t>(expert);
-    FEWBIT_TRY(codes_of(part, expert, codes));
-    pack_nf3(part.dims, part.matrix.tile_n, codes,
-             words.bytes.subspan(e * words_bytes, words_bytes));
-    pack_expert_scales(part, expert, rounding, scales.bytes.subspan(e * scales_bytes, scales_bytes),
-                       result);
-    std::memcpy(globals.bytes.data() + e * sizeof(float), &nf3_global_scale, sizeof(float));
+  FEWBIT_TRY(pack_codes(part, words.bytes, executor));
+  pack_scales(part, rounding, scales.bytes, result, executor);
+  for (std::size_t at = 0; at < globals.bytes.size(); at += sizeof(float)) {
+    std::memcpy(globals.bytes.data() + at, &nf3_global_scale, sizeof(float));
   }
   result.words = words.tensor;
   result.scales = scales.tensor;
@@ -181,7 +196,7 @@ Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding
 
 }  // namespace
 
-Result<Nf3Result> prepare_nf3(const Nf3Input& input) {
+Result<Nf3Result> prepare_nf3(const Nf3Input& input, Executor& executor) {
   if (input.activation_dtype != DType::bf16) {
     return bad("activation dtype",
                std::string(dtype_name(input.activation_dtype)) + ", NF3 kernels have bf16 only");
@@ -205,8 +220,8 @@ Result<Nf3Result> prepare_nf3(const Nf3Input& input) {
   FEWBIT_TRY(check_part(w13));
   FEWBIT_TRY(check_part(w2));
   Nf3Result result;
-  FEWBIT_TRY(result.w13, prepare_part(w13, input.rounding));
-  FEWBIT_TRY(result.w2, prepare_part(w2, input.rounding));
+  FEWBIT_TRY(result.w13, prepare_part(w13, input.rounding, executor));
+  FEWBIT_TRY(result.w2, prepare_part(w2, input.rounding, executor));
   return result;
 }
 

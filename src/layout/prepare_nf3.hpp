@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
 #include "layout/element_mover.hpp"
@@ -46,7 +48,16 @@ struct Nf3Result {
 // Errors: invalid_argument (where: the tensor): dtype, shape, sizes that tiles or groups do not
 // divide, the first code outside 0 to 7, the first scale that is not below 32 (NaN too); limit
 // (memory can't be had).
-Result<Nf3Result> prepare_nf3(const Nf3Input& input);
+Result<Nf3Result> prepare_nf3(const Nf3Input& input, Executor& executor = serial_executor());
+
+// One thread's memory for 64 rows: their planes by rows, then by units.
+struct Nf3Planes {
+  explicit Nf3Planes(std::int64_t k);
+  std::vector<std::byte> low;
+  std::vector<std::byte> high;
+  std::vector<std::byte> low_units;
+  std::vector<std::byte> high_units;
+};
 
 // Packs rows of a matrix [n, k] with one code, 0 to 7, a byte into Nf3Packed. The plan of its moves
 // is made once. Precondition: Nf3Packed::accepts(dims, tile_n).
@@ -55,8 +66,8 @@ class Nf3Packer {
   Nf3Packer(Dims dims, std::int64_t tile_n);
   // codes: of the rows first to end, multiples of 64; words: of the whole matrix, those of these
   // rows are written.
-  void pack_rows(std::int64_t first, std::int64_t end, const std::uint8_t* codes,
-                 std::byte* words) const;
+  void pack_rows(std::int64_t first, std::int64_t end, const std::uint8_t* codes, std::byte* words,
+                 Nf3Planes& planes) const;
 
  private:
   Dims dims_;

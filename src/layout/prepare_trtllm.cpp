@@ -74,17 +74,17 @@ void move_codes(const Part& part, ElementMap map, std::span<std::byte> out, Exec
                 part.matrix.codes.bytes, out, executor);
 }
 
-Result<TrtllmMatrixResult> prepare_fp4(const Part& part, Executor& executor) {
-  const std::int64_t groups = part.dims.k / 16;
+Result<TrtllmMatrixResult> prepare_fp4(const Part& part, std::int64_t group, Executor& executor) {
+  const DType scale_dtype = group == 16 ? DType::f8_e4m3 : DType::f8_e8m0;
+  const std::int64_t groups = part.dims.k / group;
   const Shape shape = {part.experts, part.dims.n, part.dims.k / 2};
-  FEWBIT_TRY(check_multiples(part, 128, 16));
+  FEWBIT_TRY(check_multiples(part, 128, group));
   FEWBIT_TRY(check_tensor(part.name + " codes", part.matrix.codes, DType::u8, shape));
-  FEWBIT_TRY(check_scale_bytes(part.name + " scales", part.matrix.scales, DType::f8_e4m3,
+  FEWBIT_TRY(check_scale_bytes(part.name + " scales", part.matrix.scales, scale_dtype,
                                {part.experts, part.dims.n, groups}));
   FEWBIT_TRY(OwnedTensor codes, allocate_tensor(DType::u8, shape));
   const Dims padded = Swizzle128x4<8>::padded({.n = part.dims.n, .k = groups});
-  FEWBIT_TRY(OwnedTensor scales,
-             allocate_tensor(DType::f8_e4m3, {part.experts, padded.n, padded.k}));
+  FEWBIT_TRY(OwnedTensor scales, allocate_tensor(scale_dtype, {part.experts, padded.n, padded.k}));
   ElementMap map = map_rows(part, 4, part.dims.k, place_of<RowMajor<4>>(part.dims));
   map.ranges.front().block = {.n = 16, .k = 512};
   move_codes(part, std::move(map), codes.bytes, executor);
@@ -138,6 +138,9 @@ Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input, Executor& e
   FEWBIT_TRY(check_extent("hidden_size", input.hidden_size));
   FEWBIT_TRY(check_extent("intermediate_size", input.intermediate_size));
   FEWBIT_TRY(check_extent("epilogue_tile_m", input.epilogue_tile_m));
+  if (input.group != 16 && input.group != 32) {
+    return bad("group", std::to_string(input.group) + ", expected 16 or 32");
+  }
   FEWBIT_TRY(const std::int64_t experts, experts_of(input.gemm1));
   const TrtllmBlock block = trtllm_block(input.epilogue_tile_m);
   const std::int64_t rows = (input.gating == Gating::gated ? 2 : 1) * input.intermediate_size;
@@ -154,8 +157,8 @@ Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input, Executor& e
                    .rows = {.rows = input.hidden_size, .gating = Gating::ungated, .block = block},
                    .stored = {.rows = input.hidden_size, .shift = 0}};
   TrtllmResult result;
-  FEWBIT_TRY(result.gemm1, prepare_fp4(gemm1, executor));
-  FEWBIT_TRY(result.gemm2, prepare_fp4(gemm2, executor));
+  FEWBIT_TRY(result.gemm1, prepare_fp4(gemm1, input.group, executor));
+  FEWBIT_TRY(result.gemm2, prepare_fp4(gemm2, input.group, executor));
   return result;
 }
 

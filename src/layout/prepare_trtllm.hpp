@@ -24,20 +24,21 @@ struct TrtllmResult {
   TrtllmMatrixResult gemm2;
 };
 
-// NVFP4. Rows of gemm1 as the kernels want them: up first, then gate.
-//   codes   u8 [experts, n, k/2]    -> the same shape, rows in the order of TrtllmRows
-//   scales  e4m3 [experts, n, k/16] -> those rows, swizzled 128x4: [experts, n, k/16] with the last
-//           extent rounded up to a multiple of 4
+// NVFP4 and MXFP4. Rows of gemm1 as the kernels want them: up first, then gate.
+//   codes   u8 [experts, n, k/2] -> the same shape, rows in the order of TrtllmRows
+//   scales  e4m3 [experts, n, k/16], or e8m0 [experts, n, k/32] -> those rows, swizzled 128x4: the
+//           same with the last extent rounded up to a multiple of 4
 struct TrtllmFp4Input {
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
   Gating gating = Gating::gated;
   std::int64_t epilogue_tile_m = 128;
+  std::int64_t group = 16;  // NVFP4, or 32: MXFP4
   TrtllmMatrix gemm1;
   TrtllmMatrix gemm2;
 };
-// Errors invalid_argument (where: the tensor): dtype, shape, rows that are no multiple of 128, k
-// that is none of 16; limit (memory can't be had).
+// Errors invalid_argument (where: the tensor): group, dtype, shape, rows that are no multiple of
+// 128, k that is none of the group; limit (memory can't be had).
 Result<TrtllmResult> prepare_trtllm_fp4(const TrtllmFp4Input& input,
                                         Executor& executor = serial_executor());
 

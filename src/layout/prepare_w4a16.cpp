@@ -120,6 +120,7 @@ PartJob make_job(const W4a16Input& input, const W4a16MatrixPlan& plan, std::int6
           .scales = {.source = input.source,
                      .storage = input.block_scale_storage,
                      .activation_dtype = input.activation_dtype,
+                     .factors = input.factors,
                      .experts = experts,
                      .k = plan.dims.k,
                      .grid = plan.scale_grid,

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
@@ -38,6 +39,12 @@ Result<Gating> w4a16_gating(std::string_view activation);
 
 enum class BlockScaleStorage { plain, swizzled_128x4 };
 
+// NVFP4: which block scales share the power of two that keeps small ones.
+enum class W4a16Factors {
+  of_all_experts,  // as b12x: one, and none for f16 activations
+  of_each_expert,  // experts differ in range; its global scale repays it
+};
+
 struct W4a16Matrix {
   TensorView codes;          // u8 [experts, n, k/2], even k in the low nibble
   TensorView block_scales;   // [experts, n, k/group], or that padded and swizzled; one byte each
@@ -52,6 +59,7 @@ struct W4a16Input {
   Gating gating = Gating::gated;
   W13Order w13_order = W13Order::up_gate;  // as stored
   DType activation_dtype = DType::bf16;    // or f16
+  W4a16Factors factors = W4a16Factors::of_all_experts;
   W4a16Matrix w13;
   W4a16Matrix w2;
 };
@@ -87,7 +95,8 @@ struct W4a16Output {
 
 // What the engines' encoding did to scales without a word. All counts are over all experts.
 struct W4a16ScaleReport {
-  float factor = 1.0F;  // nvfp4: shared power of two
+  float factor = 1.0F;         // nvfp4: shared power of two
+  std::vector<float> factors;  // of each expert; empty where one is shared
   std::int64_t block_scales = 0;
   std::int64_t nan_scales = 0;         // became a finite scale
   std::int64_t negative_scales = 0;    // became 0

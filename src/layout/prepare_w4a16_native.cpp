@@ -77,6 +77,7 @@ W4a16ScaleJob make_job(const W4a16Input& input, const Part& part) {
   return {.source = input.source,
           .storage = input.block_scale_storage,
           .activation_dtype = input.activation_dtype,
+          .factors = input.factors,
           .experts = part.experts,
           .k = part.plan.dims.k,
           .grid = part.plan.scale_grid,

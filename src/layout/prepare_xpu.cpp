@@ -6,9 +6,8 @@
 
 #include "layout/check_tensor.hpp"
 #include "layout/column_major.hpp"
-#include "layout/element_mover.hpp"
 #include "layout/gptq_words.hpp"
-#include "layout/map_layouts.hpp"
+#include "layout/repack_experts.hpp"
 #include "layout/row_major.hpp"
 
 namespace fewbit {
@@ -16,17 +15,6 @@ namespace {
 
 Error bad(std::string where, std::string what) {
   return {ErrorCode::invalid_argument, std::move(what), std::move(where)};
-}
-
-// Every element of [experts] matrices from one layout to the other.
-template <Layout From, Layout To>
-void repack_experts(std::int64_t experts, Dims dims, std::span<const std::byte> in,
-                    std::span<std::byte> out, Executor& executor) {
-  const ElementMover mover(map_layouts<From, To>(dims, {.n = 64, .k = 512 / To::bits}),
-                           packing_isa());
-  move_elements(
-      mover, {.experts = experts, .source_bytes = From::bytes(dims), .out_bytes = To::bytes(dims)},
-      in, out, executor);
 }
 
 }  // namespace

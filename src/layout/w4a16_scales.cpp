@@ -116,7 +116,7 @@ struct Encoding {
   ByteRange extent;
 };
 
-Encoding encode_nvfp4(const Survey& survey, DType activation_dtype, W4a16ScaleReport& report) {
+Encoding encode_nvfp4(const Survey& survey, const W4a16ScaleJob& job, W4a16ScaleReport& report) {
   Encoding encoding{.table = {}, .extent = survey.extent()};
   std::uint8_t largest = encoding.extent.last;
   if (largest > positive_f8.last) {
@@ -124,7 +124,10 @@ Encoding encode_nvfp4(const Survey& survey, DType activation_dtype, W4a16ScaleRe
     report.negative_scales = survey.count(negative_f8);
     report.nan_scales = survey.count({0x7f, 0x7f}) + survey.count({0xff, 0xff});
   }
-  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(largest), activation_dtype);
+  // The engines never rescale for f16; with factors of their own experts need not follow them.
+  const DType rule =
+      job.factors == W4a16Factors::of_each_expert ? DType::bf16 : job.activation_dtype;
+  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(largest), rule);
   ByteRange flushed{.first = positive_f8.first, .last = 0};
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::uint8_t encoded =
@@ -181,14 +184,22 @@ ScaleOrder order_of(const W4a16ScaleJob& job) {
   return scale_order(job.k, w4a16_group_size(job.source));
 }
 
-// Blocks of 64 columns that are all there, and swizzled rows that stay in their tiles.
-bool moves_by_blocks(const W4a16ScaleJob& job) {
-  return job.out_columns() == job.grid.n && job.grid.n % 64 == 0;
+constexpr std::int64_t block_columns = 64;
+
+// Of blocks that are all there, in the source and in the result.
+std::int64_t whole_columns(const W4a16ScaleJob& job) {
+  return std::min(job.out_columns(), job.grid.n) / block_columns * block_columns;
 }
 
 template <Layout From, ScaleOrder order>
 ElementMap map_grid(const W4a16ScaleJob& job, Dims block) {
-  return map_rotated<From, ByteScaleGrid<order>>(job.rows, job.grid, block);
+  using Grid = ByteScaleGrid<order>;
+  ElementMap map = map_rotated<From, Grid>(job.rows, job.grid, block);
+  map.out = place_of<Grid>({.n = job.out_columns(), .k = job.grid.k});
+  for (ElementRange& range : map.ranges) {
+    range.count.n = std::min(range.count.n, whole_columns(job) - range.first.n);
+  }
+  return map;
 }
 
 ElementMap map_scales(const W4a16ScaleJob& job) {
@@ -205,32 +216,30 @@ ElementMap map_scales(const W4a16ScaleJob& job) {
                  : map_grid<Swizzle128x4<8>, ScaleOrder::single>(job, block);
 }
 
-// That many experts, one after another at `from` and at out.
+// That many experts, one after another at `from` and at out. Columns past the whole blocks one by
+// one.
 void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
-  const ExpertBytes share{.experts = experts,
-                          .source_bytes = source_bytes(job),
-                          .out_bytes = job.out_columns() * job.grid.k};
-  if (moves_by_blocks(job)) {
-    ElementMap map = map_scales(job);
-    map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
-    map.present = encoding.extent;
-    const auto all = [experts](auto* bytes, std::int64_t one) {
-      return std::span(bytes, static_cast<std::size_t>(experts * one));
-    };
-    move_elements(ElementMover(std::move(map), packing_isa()), share, all(from, share.source_bytes),
-                  all(out, share.out_bytes), executor);
-    return;
-  }
+  ElementMap map = map_scales(job);
+  map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
+  map.present = encoding.extent;
+  const ElementMover mover(std::move(map), packing_isa());
   const bool grouped = order_of(job) == ScaleOrder::grouped;
   const auto permute =
       grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
-  const std::int64_t blocks = ceil_div<std::int64_t>(job.out_columns(), 64);
-  parallel_ranges(executor, experts * blocks, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t whole = whole_columns(job) / block_columns;
+  const std::int64_t blocks = ceil_div(job.out_columns(), block_columns);
+  const std::int64_t tasks = mover.tasks() + blocks - whole;
+  parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t expert = i / blocks;
-      permute(job, i % blocks, encoding.table, from + expert * share.source_bytes,
-              out + expert * share.out_bytes);
+      const std::byte* const in = from + i / tasks * source_bytes(job);
+      std::byte* const to = out + i / tasks * job.out_columns() * job.grid.k;
+      const std::int64_t task = i % tasks;
+      if (task < mover.tasks()) {
+        mover.run(task, in, to);
+      } else {
+        permute(job, whole + task - mover.tasks(), encoding.table, in, to);
+      }
     }
   });
 }
@@ -258,9 +267,12 @@ Result<void> permute_in_place(const W4a16ScaleJob& job, const Encoding& encoding
 
 }  // namespace
 
-Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
-                                              std::span<const std::byte> block_scales,
-                                              std::span<std::byte> out, Executor& executor) {
+namespace {
+
+// Of experts with one encoding.
+Result<W4a16ScaleReport> prepare_alike(const W4a16ScaleJob& job,
+                                       std::span<const std::byte> block_scales,
+                                       std::span<std::byte> out, Executor& executor) {
   W4a16ScaleReport report;
   report.block_scales = job.experts * job.grid.n * job.grid.k;
   const std::int64_t cut = order_of(job) == ScaleOrder::grouped
@@ -270,11 +282,42 @@ Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
   const Survey survey(job, block_scales, executor);
   const Encoding encoding = job.source == W4a16Source::fp4_e8m0_k32
                                 ? encode_e8m0(survey, report)
-                                : encode_nvfp4(survey, job.activation_dtype, report);
+                                : encode_nvfp4(survey, job, report);
   if (out.data() == block_scales.data()) {
     FEWBIT_TRY(permute_in_place(job, encoding, out, executor));
   } else {
     permute_experts(job, encoding, job.experts, block_scales.data(), out.data(), executor);
+  }
+  return report;
+}
+
+void add(W4a16ScaleReport& all, const W4a16ScaleReport& one) {
+  all.factors.push_back(one.factor);
+  all.block_scales += one.block_scales;
+  all.nan_scales += one.nan_scales;
+  all.negative_scales += one.negative_scales;
+  all.flushed_scales += one.flushed_scales;
+  all.cut_scales += one.cut_scales;
+}
+
+}  // namespace
+
+Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
+                                              std::span<const std::byte> block_scales,
+                                              std::span<std::byte> out, Executor& executor) {
+  const bool apart =
+      job.factors == W4a16Factors::of_each_expert && job.source != W4a16Source::fp4_e8m0_k32;
+  if (!apart) return prepare_alike(job, block_scales, out, executor);
+  W4a16ScaleJob one = job;
+  one.experts = 1;
+  const std::size_t in_bytes = block_scales.size() / static_cast<std::size_t>(job.experts);
+  const std::size_t out_bytes = out.size() / static_cast<std::size_t>(job.experts);
+  W4a16ScaleReport report;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(job.experts); ++e) {
+    FEWBIT_TRY(const W4a16ScaleReport part,
+               prepare_alike(one, block_scales.subspan(e * in_bytes, in_bytes),
+                             out.subspan(e * out_bytes, out_bytes), executor));
+    add(report, part);
   }
   return report;
 }
@@ -287,8 +330,8 @@ void prepare_global_scales(const W4a16ScaleJob& job, std::span<const std::byte> 
     if (job.source == W4a16Source::compressed_tensors) global = 1.0F / global;
     // Two steps as the engines do them: the first may overflow although the result would not.
     const bool raw = job.source == W4a16Source::fp4_e8m0_k32;
-    const float stored =
-        raw ? global : global * w4a16_global_lift(job.activation_dtype) / report.factor;
+    const float factor = report.factors.empty() ? report.factor : report.factors[expert];
+    const float stored = raw ? global : global * w4a16_global_lift(job.activation_dtype) / factor;
     out[expert] = stored;
     if (!std::isfinite(stored)) ++report.nonfinite_globals;
     if (stored == 0.0F && global != 0.0F) ++report.flushed_globals;

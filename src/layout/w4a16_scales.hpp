@@ -17,6 +17,7 @@ struct W4a16ScaleJob {
   W4a16Source source = W4a16Source::modelopt_nvfp4;
   BlockScaleStorage storage = BlockScaleStorage::plain;
   DType activation_dtype = DType::bf16;
+  W4a16Factors factors = W4a16Factors::of_all_experts;
   std::int64_t experts = 0;
   std::int64_t k = 0;
   Dims grid;                 // n, groups along k
@@ -34,7 +35,7 @@ Result<W4a16ScaleReport> prepare_block_scales(const W4a16ScaleJob& job,
                                               std::span<const std::byte> block_scales,
                                               std::span<std::byte> out, Executor& executor);
 
-// globals: experts f32, any alignment; report.factor is that of the block scales. Adds the
+// globals: experts f32, any alignment; report: that of the block scales. Adds the
 // global-scale fields to the report.
 void prepare_global_scales(const W4a16ScaleJob& job, std::span<const std::byte> globals,
                            std::span<float> out, W4a16ScaleReport& report);

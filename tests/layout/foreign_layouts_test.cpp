@@ -130,6 +130,38 @@ TEST(PrepareTrtllmFp4Test, EveryRowAndScaleIsThere) {
             "gemm1 codes: n x k is 192 x 128, expected multiples of 128 and 16");
 }
 
+// MXFP4: the same rows, scales of 32 k.
+TEST(PrepareTrtllmFp4Test, Mxfp4HasScalesOf32) {
+  TrtllmFp4Input input;
+  input.group = 32;
+  input.hidden_size = 128;
+  input.intermediate_size = 96 * 4;
+  const std::vector<std::byte> codes1 = counting(768 * 64);
+  const std::vector<std::byte> scales1 = counting(768 * 4);
+  const std::vector<std::byte> codes2 = counting(128 * 192);
+  const std::vector<std::byte> scales2 = counting(128 * 12);
+  input.gemm1 = {view(DType::u8, {1, 768, 64}, codes1), view(DType::f8_e8m0, {1, 768, 4}, scales1)};
+  input.gemm2 = {view(DType::u8, {1, 128, 192}, codes2),
+                 view(DType::f8_e8m0, {1, 128, 12}, scales2)};
+  const auto result = prepare_trtllm_fp4(input);
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->gemm1.scales.view.dtype, DType::f8_e8m0);
+  using Codes = TrtllmCodes<4, Gating::gated, TrtllmBlock::rows_32>;
+  using Scales = TrtllmScales<8, Gating::gated, TrtllmBlock::rows_32>;
+  const Dims d{.n = 768, .k = 128};
+  const Dims grid{.n = 768, .k = 4};
+  for (std::int64_t n = 0; n < d.n; ++n) {
+    for (std::int64_t k = 0; k < d.k; ++k) {
+      ASSERT_EQ(read_bits<4>(result->gemm1.codes.view.bytes, Codes::place(d, n, k)),
+                read_bits<4>(codes1, RowMajor<4>::place(d, n, k)));
+      ASSERT_EQ(read_bits<8>(result->gemm1.scales.view.bytes, Scales::place(grid, n, k / 32)),
+                read_bits<8>(scales1, RowMajor<8>::place(grid, n, k / 32)));
+    }
+  }
+  input.group = 64;
+  EXPECT_EQ(prepare_trtllm_fp4(input).error().message(), "group: 64, expected 16 or 32");
+}
+
 TEST(PrepareTrtllmMxint4Test, RefusesColumnsThatFillNoBlock) {
   TrtllmMxint4Input input;
   input.hidden_size = 128;

@@ -24,12 +24,14 @@
 #include "layout/marlin_zeros.hpp"
 #include "layout/pack.hpp"
 #include "layout/prepare_marlin.hpp"
+#include "layout/strip_rows.hpp"
 
 namespace fewbit {
 namespace {
 
-using WordLayouts = ::testing::Types<GptqWords<2>, GptqWords<4>, GptqWords<8>, AwqWords<4>,
-                                     AwqWords<8>, ColumnWords<4>, ColumnWords<8>>;
+using WordLayouts =
+    ::testing::Types<GptqWords<2>, GptqWords<4>, GptqWords<8>, AwqWords<4>, AwqWords<8>,
+                     ColumnWords<4>, ColumnWords<8>, StripRows<4>, StripRows<8>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Words, LayoutTest, WordLayouts);
 
 using MarlinLayouts = ::testing::Types<
@@ -60,8 +62,8 @@ TEST(MarlinLayoutTest, HasTheKnownWordsOf4BitTilesFor8BitActivations) {
   EXPECT_EQ(word<MarlinAct8Of4Bit>(two_tiles, code, 299), 0x00ddaa77U);
 }
 
-// Act-order by strips of columns, the last of them ragged, gives the places of the closed form.
-template <Layout From, Layout To>
+// An order of k, by strips of columns or by rows, gives the places of the closed form.
+template <WordSource source, Layout From, Layout To>
 void expect_ordered(Dims d) {
   std::mt19937_64 random(4);
   std::vector<std::int32_t> order(static_cast<std::size_t>(d.k));
@@ -70,7 +72,7 @@ void expect_ordered(Dims d) {
   std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(d)));
   for (auto& byte : words) byte = static_cast<std::byte>(random());
   std::vector<std::byte> tiles(words.size());
-  marlin_repack({.source = WordSource::gptq, .bits = From::bits, .activation = {}},
+  marlin_repack({.source = source, .bits = From::bits, .activation = {}},
                 {.from = d, .to = d, .parts_n = 1, .order = order}, words, tiles);
   for (std::int64_t n = 0; n < d.n; ++n) {
     for (std::int64_t k = 0; k < d.k; ++k) {
@@ -83,9 +85,102 @@ void expect_ordered(Dims d) {
 }
 
 TEST(MarlinLayoutTest, ActOrderTakesTheNamedColumns) {
-  for (const Dims d : {Dims{64, 16}, Dims{320, 80}, Dims{576, 272}}) {
-    expect_ordered<GptqWords<4>, B12xPacked>(d);
-    expect_ordered<GptqWords<8>, Marlin8Bit>(d);
+  for (const Dims d : {Dims{64, 16}, Dims{320, 80}, Dims{576, 272}, Dims{1408, 96}}) {
+    expect_ordered<WordSource::gptq, GptqWords<4>, B12xPacked>(d);
+    expect_ordered<WordSource::gptq, GptqWords<8>, Marlin8Bit>(d);
+    expect_ordered<WordSource::awq, AwqWords<4>, B12xPacked>(d);
+    expect_ordered<WordSource::awq, AwqWords<8>, Marlin8Bit>(d);
+  }
+}
+
+// Parts that are padded to tiles, and parts that begin within one.
+TEST(MarlinLayoutTest, ActOrderOfPaddedPartsTakesTheNamedColumns) {
+  std::mt19937_64 random(5);
+  for (const Dims part : {Dims{64, 128}, Dims{96, 96}, Dims{72, 160}}) {
+    const PaddedMatrix sizes{.from = {.n = 2 * part.n, .k = 48},
+                             .to = {.n = 2 * part.k, .k = 64},
+                             .parts_n = 2,
+                             .order = {}};
+    std::vector<std::int32_t> order(48);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    PaddedMatrix matrix = sizes;
+    matrix.order = order;
+    std::vector<std::byte> words(static_cast<std::size_t>(GptqWords<4>::bytes(matrix.from)));
+    for (auto& byte : words) byte = static_cast<std::byte>(random());
+    std::vector<std::byte> tiles(static_cast<std::size_t>(B12xPacked::bytes(matrix.to)),
+                                 std::byte{0xff});
+    marlin_repack({.source = WordSource::gptq, .bits = 4, .activation = {}}, matrix, words, tiles);
+    for (std::int64_t n = 0; n < matrix.to.n; ++n) {
+      for (std::int64_t k = 0; k < matrix.to.k; ++k) {
+        const Element e = matrix.source(n, k);
+        const std::uint64_t want =
+            e.n < 0 ? 0 : read_bits<4>(words, GptqWords<4>::place(matrix.from, e.n, e.k));
+        ASSERT_EQ(read_bits<4>(tiles, B12xPacked::place(matrix.to, n, k)), want)
+            << part.n << " of " << part.k << " at " << n << " " << k;
+      }
+    }
+  }
+}
+
+// Codes of FP8 kernels from words with zero points are those of the formula, padding that of code
+// 0, and all that can't be held are counted; groups need not be whole words.
+template <WordSource source, Layout From, Layout ZeroWords>
+void expect_signed(const PaddedMatrix& matrix, std::int64_t groups, std::mt19937_64& random) {
+  using To = MarlinAct8Of4Bit;
+  const Dims zero_dims{.n = matrix.from.n, .k = groups};
+  std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(matrix.from)));
+  std::vector<std::byte> zeros(static_cast<std::size_t>(ZeroWords::bytes(zero_dims)));
+  for (auto& byte : words) byte = static_cast<std::byte>(random());
+  for (auto& byte : zeros) byte = static_cast<std::byte>(random());
+  for (const MarlinRules rules : {MarlinRules::exact, MarlinRules::as_vllm}) {
+    std::vector<std::byte> tiles(static_cast<std::size_t>(To::bytes(matrix.to)), std::byte{0x5a});
+    const std::int64_t lost = marlin_repack_fp8(
+        {.source = source, .rules = rules, .zeros = {.words = zeros, .groups = groups}}, matrix,
+        words, tiles);
+    std::int64_t expected_lost = 0;
+    for (std::int64_t n = 0; n < matrix.to.n; ++n) {
+      for (std::int64_t k = 0; k < matrix.to.k; ++k) {
+        const Element e = matrix.source(n, k);
+        unsigned code = 0;
+        unsigned zero = 0;
+        if (e.n >= 0) {
+          const std::int64_t group = e.k / (matrix.from.k / groups);
+          code = static_cast<unsigned>(read_bits<4>(words, From::place(matrix.from, e.n, e.k)));
+          zero =
+              static_cast<unsigned>(read_bits<4>(zeros, ZeroWords::place(zero_dims, e.n, group)));
+        }
+        const auto exact = marlin_fp8_code(code, zero);
+        const bool as_vllm = rules == MarlinRules::as_vllm;
+        if (!as_vllm && !exact) ++expected_lost;
+        ASSERT_EQ(read_bits<4>(tiles, To::place(matrix.to, n, k)),
+                  as_vllm ? marlin_fp8_code_as_vllm(code, zero) : exact.value_or(0))
+            << n << " " << k;
+      }
+    }
+    EXPECT_EQ(lost, expected_lost);
+  }
+}
+
+TEST(MarlinLayoutTest, SignedCodesAreThoseOfTheFormulaForRandomShapes) {
+  std::mt19937_64 random(6);
+  for (int i = 0; i < 60; ++i) {
+    const auto some = [&](std::uint64_t most) {
+      return static_cast<std::int64_t>(1 + random() % most);
+    };
+    const Dims to{.n = 64 * some(9), .k = 32 * some(6)};
+    const std::int64_t group = std::int64_t{4} << random() % 4;
+    const PaddedMatrix whole{.from = to, .to = to, .parts_n = 1, .order = {}};
+    expect_signed<WordSource::gptq, GptqWords<4>, ColumnWords<4>>(whole, to.k / group, random);
+    expect_signed<WordSource::awq, AwqWords<4>, AwqWords<4>>(whole, to.k / group, random);
+    const PaddedMatrix padded{.from = {.n = 2 * 8 * some(8), .k = 32 * some(6)},
+                              .to = {.n = 128, .k = 192},
+                              .parts_n = 2,
+                              .order = {}};
+    expect_signed<WordSource::gptq, GptqWords<4>, ColumnWords<4>>(padded, padded.from.k / 32,
+                                                                  random);
+    expect_signed<WordSource::awq, AwqWords<4>, AwqWords<4>>(padded, padded.from.k / 32, random);
+    ASSERT_FALSE(HasFailure());
   }
 }
 

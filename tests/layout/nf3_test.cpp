@@ -57,6 +57,33 @@ TEST(Nf3PackedTest, PackingGivesThePlacesOfTheClosedForm) {
   }
 }
 
+TEST(Nf3PackedTest, PackingGivesTheClosedFormForRandomShapes) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 150; ++i) {
+    const std::int64_t tile_n = 64 * static_cast<std::int64_t>(1 + random() % 4);
+    const Dims d{.n = tile_n * static_cast<std::int64_t>(1 + random() % 3),
+                 .k = 32 * static_cast<std::int64_t>(1 + random() % 20)};
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(d.n * d.k));
+    for (auto& code : codes) code = static_cast<std::uint8_t>(random() % 8);
+    std::vector<std::byte> words(static_cast<std::size_t>(Nf3Packed::bytes(d)) + 8,
+                                 std::byte{0xa5});
+    const std::size_t bytes = words.size() - 8;
+    pack_nf3(d, tile_n, codes, std::span(words).first(bytes));
+    std::vector<std::byte> expected(words.size(), std::byte{0xa5});
+    for (std::int64_t n = 0; n < d.n; ++n) {
+      for (std::int64_t k = 0; k < d.k; ++k) {
+        const unsigned code = codes[static_cast<std::size_t>(n * d.k + k)];
+        write_bits<2>(expected, Nf3Packed::low_place(d, tile_n, n, k), code & 3U);
+        write_bits<1>(expected, Nf3Packed::high_place(d, tile_n, n, k), code >> 2U);
+      }
+    }
+    ASSERT_EQ(words, expected) << d.n << " x " << d.k << " tile " << tile_n;
+    std::vector<std::uint8_t> back(codes.size());
+    unpack_nf3(d, tile_n, std::span<const std::byte>(words).first(bytes), back);
+    ASSERT_EQ(back, codes);
+  }
+}
+
 TEST(Nf3ScaleTest, TruncatesAsTheEngineDoes) {
   EXPECT_EQ(nf3_scale_byte(0.5F, Nf3ScaleRounding::truncate), 0x50);
   EXPECT_EQ(nf3_scale_byte(0x1p-11F, Nf3ScaleRounding::truncate), 0x08);

@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 #include <vector>
 
+#include "core/float_convert.hpp"
 #include "layout/backward_executor.hpp"
 #include "layout/pack.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/w4a16_example.hpp"
+#include "layout/w4a16_scale.hpp"
 
 namespace fewbit {
 namespace {
@@ -93,6 +96,45 @@ TEST(PrepareW4a16NativeTest, ScalesAreCutOnlyOnRequestAndCounted) {
   // Of the last 32 columns, 4 of every 8 move behind position 32: of 8 groups and 2 experts.
   EXPECT_EQ(cut->report.w13.cut_scales, 2 * 8 * 16);
   EXPECT_EQ(cut->report.w2.cut_scales, 0);
+}
+
+// Any number of columns, whole blocks and the rest, swizzled or not: each column of the grid holds
+// the scale that its order names, cut ones are lost and padding is 0.
+TEST(PrepareW4a16NativeTest, UnevenColumnsHoldTheScalesOfTheirOrder) {
+  std::mt19937_64 random(6);
+  for (int i = 0; i < 60; ++i) {
+    const W4a16Source source = i % 2 == 0 ? W4a16Source::fp4_e8m0_k32 : W4a16Source::modelopt_nvfp4;
+    W4a16Input input = sizes(source, 64 * static_cast<std::int64_t>(1 + random() % 6),
+                             32 * static_cast<std::int64_t>(1 + random() % 7));
+    if (i % 3 == 0) input.block_scale_storage = BlockScaleStorage::swizzled_128x4;
+    if (i % 5 < 2) input.w13_order = W13Order::gate_up;
+    input.activation_dtype = DType::f16;  // no factor
+    const W4a16Example example(input, 2);
+    BackwardExecutor executor(3);
+    const auto result = prepare_w4a16_native(example.input, UnevenColumns::cut, executor);
+    ASSERT_TRUE(result) << result.error().message();
+    const Dims grid = example.w13.grid;
+    const std::int64_t columns = result->w13.scales.view.shape[2];
+    const std::int64_t group = w4a16_group_size(source);
+    const bool grouped = scale_order(input.hidden_size, group) == ScaleOrder::grouped;
+    const RowRotation rows = to_gate_up(grid.n, input.gating, input.w13_order);
+    for (std::int64_t row = 0; row < 2 * grid.k * columns; ++row) {
+      const std::int64_t e = row / (grid.k * columns);
+      const std::int64_t k = row / columns % grid.k;
+      const std::int64_t column = row % columns;
+      const std::int64_t n =
+          grouped ? GroupedByteScales::source(column) : SingleByteScales::source(column);
+      std::uint8_t want = 0;
+      if (n < grid.n) {
+        const auto at = static_cast<std::size_t>((e * grid.n + rows.source(n)) * grid.k + k);
+        const auto stored = std::to_integer<std::uint8_t>(example.w13.scales[at]);
+        want = source == W4a16Source::fp4_e8m0_k32 ? e8m0_scale_byte(stored)
+                                                   : nvfp4_scale_byte(f8_e4m3_to_f32(stored), 1.0F);
+      }
+      ASSERT_EQ(result->w13.scales.view.bytes[static_cast<std::size_t>(row)], std::byte{want})
+          << i << " expert " << e << " group " << k << " column " << column << " of " << grid.n;
+    }
+  }
 }
 
 TEST(PrepareW4a16NativeTest, RefusesWithNumbers) {

@@ -169,6 +169,44 @@ TEST(PrepareW4a16Test, ReportsEveryScaleThatTheEncodingChanges) {
   EXPECT_EQ(example.w13.scales_out[at(place)], std::byte{0xff});
 }
 
+// An expert whose scales are all small loses none of them beside one with large ones: with a factor
+// each they come back exactly, in both activation types.
+TEST(PrepareW4a16Test, AFactorForEachExpertKeepsItsSmallScales) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    W4a16Input input = sizes(128, 64);
+    input.activation_dtype = dtype;
+    W4a16Example example(input, 3);
+    const std::size_t one = example.w2.scales.size() / 3;
+    for (std::size_t i = 0; i < one; ++i) {
+      example.w2.scales[i] = std::byte{0x7e};                           // 448
+      example.w2.scales[one + i] = static_cast<std::byte>(1 + i % 15);  // 2^-9 to below 2^-5
+      example.w2.scales[2 * one + i] = static_cast<std::byte>(0x20 + i % 8);
+    }
+    example.w2.globals = {0.5F, 0.25F, 0.125F};
+    example.refresh();
+    EXPECT_GT(prepare(example).w2.flushed_scales, 0);
+    example.input.factors = W4a16Factors::of_each_expert;
+    const W4a16Report report = prepare(example);
+    EXPECT_EQ(report.w2.flushed_scales, 0);
+    ASSERT_EQ(report.w2.factors.size(), 3U);
+    EXPECT_EQ(report.w2.factors[0], 1.0F);
+    EXPECT_GE(report.w2.factors[1], 8.0F);
+    const float lift = dtype == DType::bf16 ? 0x1p119F : 0x1p7F;
+    for (std::size_t e = 0; e < 3; ++e) {
+      const auto grid = std::span(example.w2.scales_out).subspan(e * one, one);
+      unpack<GroupedByteScales>(
+          example.w2.grid, std::span<const std::byte>(grid),
+          [&](std::int64_t n, std::int64_t k, std::uint64_t byte) {
+            const auto at = e * one + static_cast<std::size_t>(n * example.w2.grid.k + k);
+            const float stored =
+                f8_e4m3_to_f32(std::to_integer<std::uint8_t>(example.w2.scales[at]));
+            const float kernel = nvfp4_scale_byte_value(static_cast<std::uint8_t>(byte)) / 128.0F;
+            EXPECT_EQ(kernel * (example.w2.globals_out[e] / lift), stored * example.w2.globals[e]);
+          });
+    }
+  }
+}
+
 TEST(PrepareW4a16Test, E8m0ScalesStayBytesAndUseTheSingleOrderForOneGroup) {
   W4a16Input input = sizes(128, 32);
   input.source = W4a16Source::fp4_e8m0_k32;
