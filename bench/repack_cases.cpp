@@ -15,6 +15,7 @@
 #include "layout/f4_transposed.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
+#include "layout/marlin_8bit.hpp"
 #include "layout/marlin_repack.hpp"
 #include "layout/nf3_packed.hpp"
 #include "layout/pack_b12x.hpp"
@@ -117,6 +118,52 @@ RepackCase marlin(std::string name, const SharedBuffers& buffers, MarlinCodes ki
                             buffers->source.span().subspan(at, size),
                             buffers->out.span().subspan(at, size));
             });
+            return {};
+          }};
+}
+
+// 4-bit words and a zero point a group of 128 -> tiles for FP8 activations.
+RepackCase marlin_signed(std::string name, const SharedBuffers& buffers, WordSource source) {
+  const std::int64_t bytes = marlin_tile_bytes(codes, 4);
+  const std::int64_t groups = codes.k / 128;
+  return {.name = std::move(name),
+          .read_bytes = experts * bytes,
+          .written_bytes = experts * bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto zeros =
+                buffers->scales.span().first(static_cast<std::size_t>(groups * codes.n / 2));
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const std::size_t size = static_cast<std::size_t>(bytes);
+              const std::size_t at = static_cast<std::size_t>(expert) * size;
+              marlin_repack_fp8({.source = source,
+                                 .rules = MarlinRules::as_vllm,
+                                 .zeros = {.words = zeros, .groups = groups}},
+                                {.from = codes, .to = codes, .parts_n = 1, .order = {}},
+                                buffers->source.span().subspan(at, size),
+                                buffers->out.span().subspan(at, size));
+            });
+            return {};
+          }};
+}
+
+// Rows of 3056 columns, which fill no whole block of 64.
+RepackCase uneven_grid(std::string name, const SharedBuffers& buffers) {
+  const W4a16ScaleJob job{.source = W4a16Source::fp4_e8m0_k32,
+                          .storage = BlockScaleStorage::plain,
+                          .experts = experts,
+                          .k = codes.k,
+                          .grid = {.n = codes.n - 16, .k = codes.k / 32},
+                          .rows = {.rows = codes.n - 16, .shift = codes.n / 2 - 8},
+                          .columns = codes.n};
+  const std::int64_t read = experts * job.grid.n * job.grid.k;
+  const std::int64_t written = experts * codes.n * job.grid.k;
+  return {.name = std::move(name),
+          .read_bytes = read,
+          .written_bytes = written,
+          .run = [=](Executor& executor) -> Result<void> {
+            FEWBIT_TRY(prepare_block_scales(
+                job, buffers->scales.span().first(static_cast<std::size_t>(read)),
+                buffers->out.span().first(static_cast<std::size_t>(written)), executor));
             return {};
           }};
 }
@@ -225,10 +272,14 @@ Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
       marlin("marlin 4-bit, gptq", b, {gptq, 4, bits16}, false),
       marlin("marlin 4-bit, gptq, act-order", b, {gptq, 4, bits16}, true),
       marlin("marlin 4-bit, awq", b, {awq, 4, bits16}, false),
+      marlin("marlin 4-bit, awq, in an order", b, {awq, 4, bits16}, true),
       marlin("marlin 4-bit act8, gptq", b, {gptq, 4, int8}, false),
       marlin("marlin 4-bit act8, awq", b, {awq, 4, int8}, false),
+      marlin_signed("marlin 4-bit fp8, gptq, zeros", b, gptq),
+      marlin_signed("marlin 4-bit fp8, awq, zeros", b, awq),
       scale_grid("nvfp4 scale grid, plain", b, BlockScaleStorage::plain),
       scale_grid("nvfp4 scale grid, swizzled", b, BlockScaleStorage::swizzled_128x4),
+      uneven_grid("e8m0 scale grid, uneven", b),
       add(Pair<RowMajor<8>, Swizzle128x4<8>>{}, "swizzle 128x4", grid16, {128, 32}),
       trtllm("trtllm fp4 rows", b, isa, {16, 512}),
       trtllm("trtllm mxint4 blocks", b, isa, {32, 256}),
@@ -237,6 +288,7 @@ Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
       lane16(b),
       add(Pair<RowMajor<4>, F4Transposed<16>>{}, "fp4 transposed", codes, {64, 128}),
       add(Pair<GptqWords<4>, RowMajor<4>>{}, "xpu int4", codes, {64, 128}),
+      add(Pair<RowMajor<8>, Marlin8Bit>{}, "marlin fp8", codes, {64, 64}),
       add(Pair<RowMajor<8>, ColumnMajor<8>>{}, "fp8 column-major", codes, {64, 64}),
       nf3(b),
       marlin("marlin 8-bit, gptq", b, {gptq, 8, bits16}, false),
