@@ -88,11 +88,10 @@ struct BlockLanes {
     for (std::int64_t r = 0; r < registers; r = ((r | apart) + 1) & ~apart) {
       std::int64_t at[1 << count];
       Register x[1 << count];
-      at[0] = r;
-#pragma GCC unroll 3
-      for (int e = 0; e < count; ++e) {
-#pragma GCC unroll 4
-        for (int i = 0; i < 1 << e; ++i) at[(1 << e) + i] = at[i] + pass.distances[e];
+#pragma GCC unroll 8
+      for (int i = 0; i < 1 << count; ++i) {
+        at[i] = r;
+        for (int e = 0; e < count; ++e) at[i] += (i >> e & 1) * pass.distances[e];
       }
 #pragma GCC unroll 8
       for (int i = 0; i < 1 << count; ++i) x[i] = load<ends>(p, at[i]);
