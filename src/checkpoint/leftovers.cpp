@@ -71,9 +71,10 @@ std::vector<fs::path> remove_leftovers(const fs::path& target) {
     if (!name.starts_with(prefix) || !is_gone(std::string_view(name).substr(prefix.size()))) {
       continue;
     }
-    if (!is_unfinished(at->path())) continue;
-    const FileDescriptor lock = lock_folder(at->path());
     std::error_code ignored;
+    // A process may die between making its folder and marking it.
+    if (!is_unfinished(at->path()) && !fs::is_empty(at->path(), ignored)) continue;
+    const FileDescriptor lock = lock_folder(at->path());
     if (lock.get() >= 0 && fs::remove_all(at->path(), ignored) > 0 && !ignored) {
       removed.push_back(at->path());
     }

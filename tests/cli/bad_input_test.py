@@ -107,7 +107,9 @@ class BadInput(Copy):
         self.assertFalse(report["runnable"])
         rules = {f["rule"]: f["level"] for f in report["findings"]}
         self.assertEqual(rules["model-not-runnable"], "info")
-        self.change_config(hidden_act="silu", model_type="mixtral")
+        # Mixtral has one name for the width of its experts.
+        width = json.loads((self.model / "config.json").read_text())["moe_intermediate_size"]
+        self.change_config(hidden_act="silu", model_type="mixtral", intermediate_size=width)
         self.expect_error("mixtral", "qwen3_moe")
 
     def test_a_renamed_tensor_is_missing_and_unexpected(self):
@@ -217,10 +219,15 @@ class Interrupted(Copy):
         other.wait()
         mine = self.folder / f"plain.partial.{other.pid}"
         shutil.copytree(self.model, mine)
+        third = subprocess.Popen(["true"])
+        third.wait()
+        empty = self.folder / f"plain.partial.{third.pid}"
+        empty.mkdir()
         result = run("convert", self.model, "-o", plain, "--to", "bf16")
         self.assertEqual(result.returncode, 0)
         self.assertIn(f"removed {dead}, left by a process that was killed", result.stderr)
         self.assertFalse(dead.exists())
+        self.assertFalse(empty.exists())
         for folder in others:
             self.assertTrue(folder.exists(), folder)
             self.assertNotIn(str(folder), result.stderr)

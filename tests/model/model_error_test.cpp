@@ -162,6 +162,8 @@ TEST_F(ModelErrors, UnknownFamiliesAndActivationsListTheKnownOnes) {
   expect_refused(tiny, ErrorCode::unsupported, {"\"llama\"", "qwen3_moe", "config.json"});
   TinyModel mixtral{TinyConfig{}};
   mixtral.config_json().set("model_type", Json("mixtral"));
+  // Mixtral has one name for the width of its experts.
+  mixtral.config_json().set("intermediate_size", Json(TinyConfig{}.expert_width));
   expect_refused(mixtral, ErrorCode::unsupported, {"\"mixtral\"", "qwen3_moe", "config.json"});
   TinyModel mish{TinyConfig{}};
   mish.config_json().set("hidden_act", Json("mish"));
