@@ -23,9 +23,9 @@ from other_rules import (
 from vllm_rules import (
     b12x, batched_deep_gemm, batched_marlin, batched_triton, cpu_int4, cpu_mxfp4, cutedsl,
     cutedsl_batched, cutlass_fp4, cutlass_fp8, deep_gemm, deep_gemm_fp4, flashinfer_cutlass,
-    humming, int4_emulation, marlin, mx_emulation, nvfp4_emulation, oai_triton, triton,
-    triton_wna16, trtllm_bf16, trtllm_fp8, trtllm_mxfp4, trtllm_mxint4, trtllm_nvfp4, xpu_int4,
-    xpu_mxfp4,
+    humming, int4_emulation, marlin, mx_emulation, nvfp4_emulation, oai_triton,
+    oai_triton_unfused, triton, triton_wna16, trtllm_bf16, trtllm_fp8, trtllm_mxfp4, trtllm_mxint4,
+    trtllm_nvfp4, xpu_int4, xpu_mxfp4,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -63,7 +63,7 @@ def vllm_order(x):
         if x.acts != "16-bit":
             return [trt, CUTLASS, emulation]
         return [trt, ("vllm_oai_triton", oai_triton, True), CUTLASS, MARLIN, BATCHED_MARLIN,
-                emulation]
+                emulation, ("vllm_oai_triton_unfused", oai_triton_unfused, False)]
     if x.key in FP8 + ("mxfp8",):
         order = [("flashinfer_trtllm_fp8", trtllm_fp8, True), CUTLASS,
                  ("vllm_deep_gemm", deep_gemm, True), ("vllm_cutlass_fp8", cutlass_fp8, False),

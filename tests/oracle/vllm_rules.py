@@ -129,9 +129,13 @@ def trtllm_mxfp4(x):
             .gated().functions("swigluoai", "silu").in_order().both(32))
 
 
-def oai_triton(x):
+def oai_triton(x, *functions):
     return (Needs(x).cuda((90, 109)).pairs({("mxfp4", "16-bit"): None}).gated()
-            .functions("swigluoai", "silu", "gelu").in_order().both(32))
+            .functions("swigluoai", *functions).in_order().both(32))
+
+
+def oai_triton_unfused(x):
+    return oai_triton(x, "silu", "gelu")
 
 
 def mx_emulation(x):
@@ -159,7 +163,11 @@ def trtllm_fp8(x):
     need = (Needs(x).cuda(F100)
             .pairs({("fp8_block", "fp8_group"): None, ("mxfp8", "mxfp8"): None,
                     ("fp8_tensor", "fp8_tensor"): None})
-            .functions("silu", "swigluoai", "relu2").no_bias().in_order())
+            .functions("silu", "swigluoai", "relu2").no_bias())
+    if x.key == "fp8_tensor":  # only the kernel that routes too
+        return need.exchanges("none", "allgather").routings(
+            "deepseek_v3", "llama4", "renormalize", "sigmoid_renormalize", "sigmoid", "minimax2")
+    need = need.exchanges("none", "allgather", "flashinfer_one_sided", "flashinfer_two_sided")
     return need.multiple("intermediate_size", 128) if x.key == "fp8_block" else need
 
 

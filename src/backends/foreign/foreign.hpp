@@ -31,6 +31,7 @@ extern const Backend marlin_backend;
 extern const Backend mx_emulation_backend;
 extern const Backend nvfp4_emulation_backend;
 extern const Backend oai_triton_backend;
+extern const Backend oai_triton_unfused_backend;
 extern const Backend sglang_marlin_backend;
 extern const Backend sglang_trtllm_mxint4_backend;
 extern const Backend triton_backend;

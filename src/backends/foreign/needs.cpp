@@ -325,7 +325,8 @@ void check_shapes(Examination& x) {
 
 std::vector<Refusal> unmet_needs(const Rules& rules, const MoeProblem& problem,
                                  const DeviceInfo& device) {
-  Examination x{rules, problem, device, {}};
+  const bool other = rules.other_weights.contains(weight_kind(problem.gate_up));
+  Examination x{other ? *rules.other : rules, problem, device, {}};
   check_device(x);
   check_weights(x);
   check_function(x);

@@ -7,20 +7,22 @@ namespace {
 
 constexpr Capability capabilities[] = {{90, 109}};
 constexpr WeightRule weights[] = {{{WeightKind::mxfp4}, {ActivationKind::none}}};
-// swigluoai fused; the rest by the form that computes the function apart.
-constexpr FunctionRule functions[] = {
+constexpr FunctionRule fused_functions[] = {{Activation::swigluoai}};
+constexpr FunctionRule unfused_functions[] = {
     {Activation::swigluoai}, {Activation::silu}, {Activation::gelu}};
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
-constexpr Rules rules{
-    .capabilities = capabilities,
-    .weights = weights,
-    .functions = functions,
-    .non_gated = false,
-    .dtypes = both_16_bit,
-    .exchanges = ordered_exchanges,
-    .shapes = shapes,
-};
+constexpr Rules rules_with(std::span<const FunctionRule> functions) {
+  return {.capabilities = capabilities,
+          .weights = weights,
+          .functions = functions,
+          .non_gated = false,
+          .dtypes = both_16_bit,
+          .exchanges = ordered_exchanges,
+          .shapes = shapes};
+}
+constexpr Rules rules = rules_with(fused_functions);
+constexpr Rules unfused_rules = rules_with(unfused_functions);
 
 }  // namespace
 }  // namespace foreign
@@ -29,6 +31,13 @@ const Backend oai_triton_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_oai_triton",
     .summary = "Triton kernels of gpt-oss, MXFP4",
+});
+
+const Backend oai_triton_unfused_backend = foreign::backend<foreign::unfused_rules>({
+    .engine = Engine::vllm,
+    .name = "vllm_oai_triton_unfused",
+    .summary = "the same, the function computed apart",
+    .only_forced = "moe_backend triton_unfused",
 });
 
 }  // namespace fewbit

@@ -162,6 +162,7 @@ std::span<const Backend* const> foreign_backends() {
       &batched_triton_backend,
       &triton_wna16_backend,
       &oai_triton_backend,
+      &oai_triton_unfused_backend,
       &int4_emulation_backend,
       &nvfp4_emulation_backend,
       &mx_emulation_backend,

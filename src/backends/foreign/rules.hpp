@@ -167,6 +167,9 @@ struct Rules {
   Set<Routing> f32_logits = Set<Routing>::all();
   RouterLimits router = {};
   std::span<const Divisor> shapes = {};
+  // Weights that another kernel under the same name takes, and its rules.
+  Set<WeightKind> other_weights = {};
+  const Rules* other = nullptr;
   // How products are computed where the format's name does not tell.
   const char* arithmetic = nullptr;
 };

@@ -15,6 +15,18 @@ constexpr FunctionRule functions[] = {
     {Activation::silu}, {Activation::swigluoai}, {Activation::relu2}};
 constexpr Divisor shapes[] = {{Divisor::Size::intermediate, 128, {WeightKind::fp8_block}}};
 
+// One scale a tensor: only the kernel that routes too.
+constexpr Rules routing_rules{
+    .capabilities = capabilities,
+    .weights = weights,
+    .functions = functions,
+    .biases = {},
+    .dtypes = bf16_only,
+    .experts = ExpertSpread::contiguous,
+    .exchanges = {TokenExchange::none, TokenExchange::allgather},
+    .routings = {Routing::deepseek_v3, Routing::llama4, Routing::renormalize,
+                 Routing::sigmoid_renormalize, Routing::sigmoid, Routing::minimax2},
+};
 constexpr Rules rules{
     .capabilities = capabilities,
     .weights = weights,
@@ -22,8 +34,11 @@ constexpr Rules rules{
     .biases = {},
     .dtypes = bf16_only,
     .experts = ExpertSpread::contiguous,
-    .exchanges = ordered_exchanges,
+    .exchanges = {TokenExchange::none, TokenExchange::allgather,
+                  TokenExchange::flashinfer_one_sided, TokenExchange::flashinfer_two_sided},
     .shapes = shapes,
+    .other_weights = {WeightKind::fp8_tensor},
+    .other = &routing_rules,
 };
 
 }  // namespace
