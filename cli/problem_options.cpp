@@ -185,7 +185,9 @@ std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& de
                         verdicts_text("expert parallel", splits.expert));
   }
   return text.empty() ? "splits   none is legal for any of these backends\n"
-                      : "splits that each backend takes\n" + text;
+                      : "splits that each backend takes, of 1 to 64 ranks and the divisors of the "
+                        "experts\n" +
+                            text;
 }
 
 Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine) {

@@ -100,7 +100,8 @@ Splits plan_splits(const Checkpoint& checkpoint, const Identified& identified) {
 }
 
 std::string splits_text(const Splits& splits) {
-  return "splits over ranks: tensor parallel (TP), expert parallel (EP)\n" +
+  return "splits over 1 to 64 ranks: tensor parallel (TP), expert parallel (EP; also the divisors "
+         "of the experts)\n" +
          lines_text("TP", splits.tensor) + lines_text("EP", splits.expert);
 }
 

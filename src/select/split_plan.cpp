@@ -160,7 +160,9 @@ std::string ranks_text(std::span<const int> ranks) {
 
 std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing) {
   std::vector<int> legal;
-  for (const int count : examined_ranks()) {
+  constexpr std::int64_t most_listed = 1 << 16;
+  const int most = static_cast<int>(std::min(ceil_div(size, unit), most_listed));
+  for (int count = 1; count <= most; ++count) {
     const SplitFit fit = fit_of({.size = size, .unit = unit, .ranks = count});
     const bool takes =
         fit == SplitFit::even || (fit == SplitFit::uneven && dealing == Dealing::whole_units);

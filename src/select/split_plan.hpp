@@ -41,7 +41,7 @@ constexpr int most_ranks = 64;
 std::vector<int> examined_ranks(std::int64_t experts = 0);
 // "1 to 8, 16": runs of three and more are joined.
 std::string ranks_text(std::span<const int> ranks);
-// Those of the examined numbers that a dimension can be dealt to, whole units; evenly only: as many
+// All numbers of ranks that a dimension can be dealt to, whole units; evenly only: as many
 // for every rank.
 enum class Dealing { even, whole_units };
 std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing);

@@ -143,6 +143,8 @@ TEST(ExaminedRanks, AreAllTo64AndTheDivisorsOfTheExperts) {
   EXPECT_EQ(ranks_text(ranks), "1 to 64, 80, 160");
   EXPECT_EQ(ranks_text(std::vector<int>{1, 2, 4, 6, 7, 8, 10}), "1, 2, 4, 6 to 8, 10");
   EXPECT_EQ(legal_ranks_text(768, 128, Dealing::whole_units), "1 to 6");
+  EXPECT_EQ(legal_ranks_text(1408, 16, Dealing::whole_units), "1 to 88");
+  EXPECT_EQ(legal_ranks_text(1408, 16, Dealing::even), "1, 2, 4, 8, 11, 22, 44, 88");
   EXPECT_EQ(legal_ranks_text(768, 128, Dealing::even), "1 to 3, 6");
 }
 
