@@ -69,6 +69,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_unread_scales(validation);
   validate_drafts(validation);
   validate_experts(validation);
+  validate_layers(validation);
   validate_twice(validation);
   validate_biases(validation);
   validate_fused_counts(validation);

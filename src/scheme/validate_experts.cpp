@@ -58,6 +58,32 @@ void validate_complete(Validation& validation, int number, const Layer& layer) {
   }
 }
 
+std::string shape_of(std::int64_t n, std::int64_t k) { return fmt::format("[{}, {}]", n, k); }
+
+// Experts of one projection have one shape.
+void validate_shapes(Validation& validation, int number, const Layer& layer) {
+  for (const auto& [role, modules] : layer.experts) {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::pair<std::int64_t, const Module*>> shapes;
+    for (const auto& [expert, module] : modules) {
+      if (!module->unreadable.empty() || module->k == 0) continue;
+      auto& [count, first] = shapes[{module->n, module->k}];
+      if (count++ == 0) first = module;
+    }
+    if (shapes.size() < 2) continue;
+    const auto usual = std::max_element(
+        shapes.begin(), shapes.end(),
+        [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+    for (const auto& [shape, found] : shapes) {
+      if (shape == usual->first) continue;
+      validation.add(
+          *found.second, Level::error, "experts-shape", found.second->name,
+          fmt::format("{} in {} of {} experts of layer {}", shape_of(shape.first, shape.second),
+                      found.first, modules.size(), number),
+          shape_of(usual->first.first, usual->first.second) + ", as the others have");
+    }
+  }
+}
+
 // How gate and up of the same expert share their global scale. Both are kept, so it is no fault.
 struct SharedGlobals {
   std::int64_t pairs = 0;
@@ -92,6 +118,7 @@ void validate_experts(Validation& validation) {
   for (const auto& [number, layer] : layers_of(validation.identified)) {
     if (layer.experts.empty()) continue;
     validate_complete(validation, number, layer);
+    validate_shapes(validation, number, layer);
     if (validation.depth >= Depth::scales) count_globals(validation.checkpoint, layer, shared);
   }
   if (shared.differ == 0) return;

@@ -174,16 +174,19 @@ void check_gates(Validation& validation, const ModelConfig& config) {
 
 void check_experts_present(Validation& validation, const ModelConfig& config) {
   std::vector<bool> found(static_cast<std::size_t>(config.num_layers));
+  std::vector<bool> routed(found.size());
   std::int64_t layers = 0;
   for (const Module& module : validation.identified.modules) {
     layers = std::max<std::int64_t>(layers, std::int64_t{module.layer} + 1);
-    if (module.layer >= 0 && module.layer < config.num_layers && is_expert(module)) {
-      found[static_cast<std::size_t>(module.layer)] = true;
-    }
+    if (module.layer < 0 || module.layer >= config.num_layers) continue;
+    if (is_expert(module)) found[static_cast<std::size_t>(module.layer)] = true;
+    if (module.role == Role::router) routed[static_cast<std::size_t>(module.layer)] = true;
   }
+  // Of layers with a router beside others with experts, validate_layers() speaks.
+  const bool any = std::find(found.begin(), found.end(), true) != found.end();
   for (std::int64_t i = 0; i < std::min(layers, config.num_layers); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    if (!config.moe_layer[at] || found[at]) continue;
+    if (!config.moe_layer[at] || found[at] || (any && routed[at])) continue;
     validation.groups.add(
         Role::up_proj, {Level::error, "experts-missing", fmt::format("layer {}", i), "no experts",
                         fmt::format("{} by config.json", config.num_experts)});

@@ -77,6 +77,8 @@ void validate_schemes(Validation& validation);
 void validate_integer(Validation& validation, const Module& module);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
+// Layers that are left out, and projections that some layers of a kind lack.
+void validate_layers(Validation& validation);
 // Types of plain weights and, in depth `weights`, NaN and infinity among them and among biases.
 void validate_plain(Validation& validation, const Module& module);
 // Matrices that are stored in two places.

@@ -120,7 +120,8 @@ def plain_types():
     case = moe("gguf-plain-types", "Q8_0")
     rng = random(case.name)
     for kind, dtype in PLAIN.items():
-        for tensor, shape in [("attn_output", (8, 16)), ("ffn_up_exps", (2, 8, 16)), ("attn_norm", (8,))]:
+        experts = [("ffn_gate_exps", (2, 8, 16)), ("ffn_up_exps", (2, 8, 16)), ("ffn_down_exps", (2, 16, 8))]
+        for tensor, shape in [("attn_output", (8, 16)), *experts, ("attn_norm", (8,))]:
             name = f"blk.{1 + list(PLAIN).index(kind)}.{tensor}.weight"
             array = rng.standard_normal(shape).astype(dtype)
             raw = array if kind != "BF16" else array.view(np.uint8)

@@ -160,14 +160,14 @@ def mixed(name="mixed", **changes):
         "model.layers.0.self_attn.o_proj": (fp8(rng), "FP8", "ModelOpt FP8"),
         "model.layers.0.mlp.experts.0.gate_proj": (nvfp4(rng), "NVFP4", "ModelOpt NVFP4"),
         "model.layers.0.mlp.experts.1.gate_proj": (mxfp8(rng), "MXFP8", "ModelOpt MXFP8"),
-        "model.layers.0.mlp.experts.2.gate_proj": (int4(rng), "W4A16_AWQ", "ModelOpt INT4"),
+        "model.layers.0.mlp.gate_proj": (int4(rng), "W4A16_AWQ", "ModelOpt INT4"),
         "model.layers.0.self_attn.q_proj": (({"weight": bf16(np.ones((8, 8)))}, np.ones((8, 8))), None, "bf16"),
-        "model.layers.2.self_attn.q_proj": (({"weight": bf16(np.ones((8, 8)))}, np.ones((8, 8))), None, "bf16"),
+        "model.layers.1.self_attn.q_proj": (({"weight": bf16(np.ones((8, 8)))}, np.ones((8, 8))), None, "bf16"),
     }
     tensors = {f"{m}.{s}": part for m, (one, _, _) in made.items() for s, part in one[0].items()}
     table = {m: {"quant_algo": algorithm} for m, (_, algorithm, _) in made.items() if algorithm} | changes
     files = hf_file("MIXED_PRECISION", quantized_layers=table)
-    files["hf_quant_config.json"]["quantization"]["exclude_modules"] = ["lm_head", "model.layers.2*"]
+    files["hf_quant_config.json"]["quantization"]["exclude_modules"] = ["lm_head", "model.layers.1*"]
     schemes = {m: text for m, (_, _, text) in made.items()}
     values = {f"{m}.weight": one[1] for m, (one, _, _) in made.items()}
     return Case("modelopt-" + name, tensors, {}, files, schemes, values)

@@ -46,7 +46,7 @@ def deepseek(name, config=None):
     rng = random(name)
     tensors, values, schemes = {}, {}, {}
     for projection, n, k in [("w1", 48, 64), ("w3", 48, 64), ("w2", 64, 96)]:
-        module = f"layers.3.ffn.experts.0.{projection}"
+        module = f"layers.2.ffn.experts.0.{projection}"
         codes, scales, values[f"{module}.weight"] = mxfp4(rng, (n, k))
         tensors[f"{module}.weight"] = pack_nibbles(codes).view(np.int8)
         tensors[f"{module}.scale"] = scales.view(ml_dtypes.float8_e8m0fnu)
@@ -140,7 +140,7 @@ def faults():
     yield broken("bias-wide", ("bias-shape",), put("bias", lambda bias: np.concatenate([bias, bias], axis=1)))
     yield broken("bias-type", ("bias-dtype",), put("bias", lambda bias: bias.astype(np.float64)))
     deep = deepseek("mxfp4-fault")
-    yield broken("deepseek-scale-shape", unreadable, lambda t: t.update({"layers.3.ffn.experts.0.w2.scale": t["layers.3.ffn.experts.0.w2.scale"][:, :2]}), deep)
+    yield broken("deepseek-scale-shape", unreadable, lambda t: t.update({"layers.2.ffn.experts.0.w2.scale": t["layers.2.ffn.experts.0.w2.scale"][:, :2]}), deep)
     says_fp8 = deepseek("mxfp4-fault")
     says_fp8.config = {**says_fp8.config, "expert_dtype": "fp8"}
     yield broken("expert-dtype", ("config-expert-dtype",), lambda t: None, says_fp8)

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers of one stack compared with each other: none left out, and the same projections in each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+
+#include "checkpoint/gguf_metadata.hpp"
+#include "scheme/model_hints.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+// What an MLP has, as bits; a fused gate_up_proj is both.
+enum Projection : unsigned { gate = 1, up = 2, down = 4 };
+enum Kind : std::size_t { experts, dense, shared, kinds };
+constexpr std::array<const char*, kinds> kind_names = {"experts", "MLP", "shared expert"};
+
+struct Mlp {
+  unsigned has = 0;
+  const Module* example = nullptr;
+};
+struct Layer {
+  std::array<Mlp, kinds> mlps;
+  const Module* router = nullptr;
+};
+using Stack = std::map<int, Layer>;
+
+struct Place {
+  Kind kind = dense;
+  unsigned bits = 0;
+};
+Place place_of(const Module& module) {
+  const Kind routed = module.expert != -1 ? experts : dense;
+  switch (module.role) {
+    case Role::gate_proj:
+      return {routed, gate};
+    case Role::up_proj:
+      return {routed, up};
+    case Role::down_proj:
+      return {routed, down};
+    case Role::gate_up_proj:
+      return {routed, gate | up};
+    case Role::shared_gate_proj:
+      return {shared, gate};
+    case Role::shared_up_proj:
+      return {shared, up};
+    case Role::shared_down_proj:
+      return {shared, down};
+    case Role::shared_gate_up_proj:
+      return {shared, gate | up};
+    default:
+      return {};
+  }
+}
+
+std::string text_of(unsigned bits) {
+  std::string text;
+  for (const auto& [bit, name] :
+       {std::pair(gate, "gate_proj"), std::pair(up, "up_proj"), std::pair(down, "down_proj")}) {
+    if ((bits & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
+bool has_weight(const Module& module) {
+  return std::any_of(module.parts.begin(), module.parts.end(),
+                     [](const auto& part) { return is_weight_suffix(part.suffix); });
+}
+
+std::optional<std::int64_t> stated_layers(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
+    const GgufValue* count = metadata->find_of_architecture("block_count");
+    return count != nullptr ? count->as_int64() : std::nullopt;
+  }
+  const auto config = checkpoint.json_file("config.json");
+  if (!config || *config == nullptr) return std::nullopt;
+  return read_model_hints(**config).num_layers;
+}
+
+// By the path before the number: "model.layers", "blk".
+std::map<std::string, Stack> stacks_of(const Identified& identified) {
+  std::map<std::string, Stack> stacks;
+  for (const Module& module : identified.modules) {
+    if (module.layer < 0 || outside_language_model(module.name)) continue;
+    const std::string path = layer_path(module.name);
+    const std::size_t dot = path.rfind('.');
+    const std::string number = path.substr(dot + 1);
+    if (dot == std::string::npos || number != std::to_string(module.layer)) continue;
+    Layer& layer = stacks[path.substr(0, dot)][module.layer];
+    if (!has_weight(module)) continue;
+    if (module.role == Role::router) layer.router = &module;
+    const Place place = place_of(module);
+    if (place.bits == 0) continue;
+    Mlp& mlp = layer.mlps[place.kind];
+    mlp.has |= place.bits;
+    if (mlp.example == nullptr) mlp.example = &module;
+  }
+  return stacks;
+}
+
+// Token-prediction layers stand behind the model's own and need not be like them.
+void drop_draft_layers(Stack& stack, std::optional<std::int64_t> stated) {
+  if (!stated || stack.empty() || stack.begin()->first >= *stated) return;
+  std::erase_if(stack, [&](const auto& one) { return one.first >= *stated; });
+}
+
+// Layers before the first one may be in another file, unless the config counts from 0; so may those
+// of a gap where nothing says that this is a whole model.
+void check_gaps(Validation& validation, const std::string& path, const Stack& stack,
+                std::optional<std::int64_t> stated) {
+  const int first = stated && stack.begin()->first < *stated ? 0 : stack.begin()->first;
+  const int last = stack.rbegin()->first;
+  const auto span = std::int64_t{last} - first + 1;
+  if (span == static_cast<std::int64_t>(stack.size())) return;
+  std::string missing;
+  int next = first;
+  for (const auto& [number, layer] : stack) {
+    if (number > next && missing.size() < 80) {
+      missing += missing.empty() ? "" : ", ";
+      missing +=
+          number - next > 1 ? fmt::format("{} to {}", next, number - 1) : fmt::format("{}", next);
+    }
+    next = number + 1;
+  }
+  validation.groups.add(Role::other, {stated ? Level::error : Level::warning, "layers-missing",
+                                      path, "no tensors of layer " + missing,
+                                      fmt::format("{} layers, {} to {}", span, first, last)});
+}
+
+unsigned all_of(const Stack& stack, Kind kind) {
+  unsigned bits = 0;
+  for (const auto& [number, layer] : stack) bits |= layer.mlps[kind].has;
+  return bits;
+}
+
+// One MLP has up and down, and a gate where another layer's has one. `whole`: a config says that
+// this is a whole model; else single matrices are but pieces of one.
+void check_projections(Validation& validation, const Stack& stack, Kind kind, bool whole) {
+  unsigned wanted = all_of(stack, kind);
+  // Of dense layers only what another one has: their parts may have names of the family's own.
+  if (kind == experts && std::popcount(wanted) > 1) wanted |= whole ? up | down : up;
+  for (const auto& [number, layer] : stack) {
+    const Mlp& mlp = layer.mlps[kind];
+    if (mlp.has == 0 || mlp.has == wanted) continue;
+    if (!whole && std::has_single_bit(mlp.has)) continue;
+    validation.add(*mlp.example, Level::error,
+                   kind == experts ? "experts-missing" : "projection-missing",
+                   fmt::format("layer {} {}", number, kind_names[kind]),
+                   fmt::format("{} without {}", text_of(mlp.has), text_of(wanted & ~mlp.has)),
+                   text_of(wanted) + (stack.size() > 1 ? ", as all layers of its kind" : ""));
+  }
+}
+
+void check_routers(Validation& validation, const Stack& stack) {
+  if (all_of(stack, experts) == 0) return;
+  for (const auto& [number, layer] : stack) {
+    const bool routed = layer.mlps[experts].has != 0;
+    if (layer.router == nullptr || routed) continue;
+    validation.groups.add(Role::up_proj,
+                          {Level::error, "experts-missing", fmt::format("layer {}", number),
+                           "no experts beside " + layer.router->name,
+                           "experts, as the other layers with a router have"});
+  }
+}
+
+}  // namespace
+
+void validate_layers(Validation& validation) {
+  const auto stated = stated_layers(validation.checkpoint);
+  for (auto& [path, stack] : stacks_of(validation.identified)) {
+    drop_draft_layers(stack, stated);
+    check_gaps(validation, path, stack, stated);
+    for (const Kind kind : {experts, dense, shared}) {
+      check_projections(validation, stack, kind, stated.has_value());
+    }
+    check_routers(validation, stack);
+  }
+}
+
+}  // namespace fewbit
