@@ -7,7 +7,8 @@ namespace fewbit {
 
 void FindingGroups::add(Role role, Finding finding) {
   Group& group = groups_[{finding.rule, role}];
-  if (group.count++ == 0) group.first = std::move(finding);
+  const bool first = group.count++ == 0;
+  if (first || finding.level > group.first.level) group.first = std::move(finding);
 }
 
 std::vector<Finding> FindingGroups::take() && {

@@ -13,7 +13,7 @@ namespace fewbit {
 
 class FindingGroups {
  public:
-  // Same rule and role: counted, the first one is shown.
+  // Same rule and role: counted, the first one of the highest level is shown.
   void add(Role role, Finding finding);
   // In order of rule and role; `where` names the first and how many more.
   std::vector<Finding> take() &&;

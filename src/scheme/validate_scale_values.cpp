@@ -13,10 +13,6 @@
 namespace fewbit {
 namespace {
 
-// No weight of a language model is near this: a larger one means that a scale is upside down, or
-// not what its type says.
-constexpr double implausible_weight = 4096;
-
 constexpr std::string_view scale_names[] = {"weight_scale", "weight_scale_inv", "scale",
                                             "scales",       "scale_inv",        "scales_inv",
                                             "wscales",      "qscale_weight",    "weight.scale"};

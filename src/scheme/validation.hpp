@@ -31,6 +31,10 @@ struct Validation {
   }
 };
 
+// No weight of a language model is near this: a larger one means that a scale is upside down, or
+// not what its type says.
+inline constexpr double implausible_weight = 4096;
+
 // Presence, types and shapes of NVFP4 codes and scales.
 void validate_nvfp4(Validation& validation, const Module& module);
 // NaN and infinity among FP8 codes; reads all of them.

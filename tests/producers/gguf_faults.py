@@ -169,7 +169,25 @@ def signed(case):
     case.tensors["blk.0.ffn_up_exps.weight"] = (kind, data)
 
 
+def implausible():
+    """Scales and factors that are upside down, or that no f32 holds."""
+    for kind, bits in [("Q8_0", np.float16(60000)), ("MXFP4", np.uint8(160)), ("MXFP4", np.uint8(254))]:
+        case = moe(f"fault-gguf-scale-direction-{kind.lower()}-{bits}", kind)
+        tensor = "blk.0.ffn_up_exps.weight"
+        data = case.tensors[tensor][1].copy()
+        raw = np.array([bits]).view(np.uint8)
+        data.reshape(-1)[: len(raw)] = raw
+        case.tensors[tensor] = (kind, data)
+        case.faults = ("scale-direction",)
+        yield case
+    for factor in [20480, 1e38]:
+        case = nvfp4(f"fault-gguf-factor-direction-{factor:g}", [1, factor])
+        case.values, case.faults = {}, ("global-scale-direction",)
+        yield case
+
+
 def scales():
+    yield from implausible()
     for kind in [*ENCODED[3:], *DECODED, *LATTICE]:
         yield no_number(f"fault-gguf-scale-nan-{kind.lower()}", kind)
     for kind in raw_gguf.TYPES:

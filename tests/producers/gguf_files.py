@@ -48,7 +48,7 @@ def blocks(rng, kind, shape):
         if kind == "IQ1_M":
             data[..., 55] = data[..., 55] & 0x0F | 0x30  # the top of its f16: positive, about 0.1
         for at in (DECODED | LATTICE).get(kind, []):
-            scales = rng.standard_normal(data.shape[:-1]).astype(np.float16)
+            scales = (0.1 * rng.standard_normal(data.shape[:-1])).astype(np.float16)
             data[..., at : at + 2] = scales.view(np.uint8).reshape(*data.shape[:-1], 2)
         data = data.reshape(*shape[:-1], -1)
     return data, quants.dequantize(data, Type[kind]).astype(np.float64)
