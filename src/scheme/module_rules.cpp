@@ -97,6 +97,38 @@ std::vector<PatternEntry> ignore_entries(const Declaration& declaration) {
   return entries;
 }
 
+std::vector<PatternEntry> rule_entries(const Declaration& declaration) {
+  std::string_view key;
+  if (declaration.producer == Producer::gptq) key = "dynamic";
+  if (declaration.producer == Producer::auto_round) key = "extra_config";
+  if (declaration.producer == Producer::quark) key = "layer_quant_config";
+  const Json* rules = key.empty() ? nullptr : declaration.block->find(key);
+  const Json::Object* members = rules != nullptr ? rules->as_object() : nullptr;
+  if (members == nullptr) return {};
+  std::vector<PatternEntry> entries;
+  for (const auto& [name, rule] : *members) {
+    std::string_view text = name;
+    // "-:" leaves a module alone, as a list of exceptions does.
+    const bool excludes = declaration.producer == Producer::gptq && text.starts_with("-:");
+    if (excludes || (declaration.producer == Producer::gptq && text.starts_with("+:"))) {
+      text.remove_prefix(2);
+    }
+    const Json* bits = rule.find("bits");
+    const bool plain = bits != nullptr && bits->as_int64().value_or(0) >= 16;
+    if (text.empty()) continue;
+    entries.push_back(
+        {std::string(text), declaration.where + "." + std::string(key), !excludes && !plain});
+  }
+  return entries;
+}
+
+Dialect rule_dialect(Producer producer) {
+  if (producer == Producer::gptq) return {.literal = PatternKind::regex};
+  Dialect dialect = dialect_of(producer);
+  dialect.searches = producer == Producer::auto_round;
+  return dialect;
+}
+
 ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries)
     : dialect_(dialect), entries_(std::move(entries)) {
   for (std::size_t i = 0; i < entries_.size(); ++i) add_entry(i);
@@ -117,7 +149,9 @@ void ModuleRules::add_entry(std::size_t entry) {
                       Error{ErrorCode::limit, fmt::format("more than {} patterns", most_patterns),
                             entries_[entry].source});
   } else {
-    auto pattern = ModulePattern::compile(kind, text, entries_[entry].source);
+    const bool anywhere = dialect_.searches && kind == PatternKind::regex;
+    const std::string whole = anywhere ? fmt::format(".*?(?:{})", text) : std::string(text);
+    auto pattern = ModulePattern::compile(kind, whole, entries_[entry].source);
     if (pattern) {
       patterns_.emplace(entry, *std::move(pattern));
     } else {

@@ -29,6 +29,7 @@ struct Dialect {
   bool re_prefix = false;                         // "re:…" is a regular expression
   bool wildcards = false;                         // * ? [ make it a glob
   bool metacharacters = false;                    // those of a regular expression make it one
+  bool searches = false;  // a regular expression may begin anywhere, as with Python's re.search
   bool any_part = false;  // one excluded part excludes a fused module; else all must agree
 };
 Dialect dialect_of(Producer producer);
@@ -36,6 +37,11 @@ Dialect dialect_of(Producer producer);
 // Every module that a declaration leaves unquantized by name, under all the names of such lists:
 // ignore, exclude_modules, exclude, modules_to_not_convert, ignored_layers.
 std::vector<PatternEntry> ignore_entries(const Declaration& declaration);
+
+// Every module that a declaration gives a scheme of its own, and how such names are read: GPTQ's
+// `dynamic`, AutoRound's `extra_config`, Quark's `layer_quant_config`.
+std::vector<PatternEntry> rule_entries(const Declaration& declaration);
+Dialect rule_dialect(Producer producer);
 
 class ModuleRules {
  public:

@@ -104,6 +104,23 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
   }
 }
 
+// Rules that give modules a scheme of their own. Which of them are no patterns, their readers say.
+void check_rules(Inventory& inventory, std::span<const std::string_view> names) {
+  std::set<std::pair<Producer, std::string>> known;
+  for (const Declaration& declaration : inventory.declared.all) {
+    std::vector<PatternEntry> entries = rule_entries(declaration);
+    std::erase_if(entries, [&](const PatternEntry& entry) {
+      return !known.emplace(declaration.producer, entry.text).second;
+    });
+    if (entries.empty()) continue;
+    const ModuleRules rules(rule_dialect(declaration.producer), std::move(entries));
+    for (Finding& finding : rules.report(names)) {
+      const bool said = finding.rule == "pattern-invalid" || finding.rule == "pattern-limit";
+      if (!said) inventory.findings.push_back(std::move(finding));
+    }
+  }
+}
+
 }  // namespace
 
 void check_module_rules(Inventory& inventory) {
@@ -118,6 +135,7 @@ void check_module_rules(Inventory& inventory) {
     }
   }
   const std::vector<std::string_view> names = module_names(inventory);
+  check_rules(inventory, names);
   for (auto& [producer, entries] : by_producer) {
     if (entries.empty() || producer == Producer::unknown) continue;
     const ModuleRules rules(dialect_of(producer), std::move(entries));

@@ -38,9 +38,8 @@ bool leaves_open(PatternKind kind, std::string_view rest) {
 }
 
 // Of "layers.1", "layers\.1".
-std::vector<OpenNumber> open_numbers(const ModulePattern& pattern) {
+std::vector<OpenNumber> open_numbers(PatternKind kind, std::string_view text) {
   std::vector<OpenNumber> out;
-  const std::string_view text = pattern.text();
   for (std::size_t at = 1; at < text.size(); ++at) {
     if (!is_digit(text[at]) || text[at - 1] != '.') continue;
     std::size_t word_end = at - 1;
@@ -49,7 +48,7 @@ std::vector<OpenNumber> open_numbers(const ModulePattern& pattern) {
     while (word > 0 && is_word(text[word - 1])) --word;
     std::size_t end = at;
     while (end < text.size() && is_digit(text[end])) ++end;
-    if (word < word_end && leaves_open(pattern.kind(), text.substr(end))) {
+    if (word < word_end && leaves_open(kind, text.substr(end))) {
       out.push_back({std::string(text.substr(word, word_end - word)),
                      std::string(text.substr(at, end - at))});
     }
@@ -118,7 +117,7 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
 std::optional<Finding> ModuleRules::too_wide(std::size_t entry,
                                              std::span<const std::string_view> modules) const {
   const ModulePattern& pattern = patterns_.at(entry);
-  for (const OpenNumber& number : open_numbers(pattern)) {
+  for (const OpenNumber& number : open_numbers(pattern.kind(), entries_[entry].text)) {
     std::set<int> more;
     bool itself = false;
     for (const std::string_view module : modules) {

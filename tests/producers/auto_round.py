@@ -63,7 +63,9 @@ def layers():
         "model.layers.0.mlp.up": {"bits": 2},  # a name, not a prefix
     }
     forms = {"gate": None, "up": Form(8, group_size=64), "down": Form()}
-    yield whole("auto-round-extra-config", forms, config("auto_round:auto_gptq", extra_config=extra))
+    case = whole("auto-round-extra-config", forms, config("auto_round:auto_gptq", extra_config=extra))
+    case.warnings += ("pattern-unmatched",)
+    yield case
     mixed = {"gate": Form(), "up": Form(sym=False), "down": Form()}
     case = whole(
         "auto-round-extra-config-sym",

@@ -86,6 +86,26 @@ def generic_lists():
         yield case
 
 
+RULES = {
+    "gptq": ("dynamic", "-:{}", "model\\.layers\\.1", "model\\.layers\\.1\\."),
+    "auto-round": ("extra_config", "{}", "layers\\.1.*", "layers\\.1\\."),
+    "quark": ("layer_quant_config", "{}", "model.layers.1*", "model.layers.1.*"),
+}
+
+
+def module_rules():
+    """Rules of single modules: of a layer alone, of more layers than the number says, of nothing."""
+    for method, (key, form, wide_entry, right) in RULES.items():
+        for entry, rule in [(right, None), (wide_entry, "pattern-wide"), ("vanished.layer*", "pattern-unmatched")]:
+            case = wide(f"{'fault' if rule else 'no-fault'}-rule-{method}-{rule}")
+            rules = {form.format(entry): {"bits": 16}}
+            case.config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 128, key: rules}
+            # The weights are plain all the same.
+            case.warnings = ("config-producer", "config-expects-quantized", "module-unreadable", "layer-not-runnable")
+            case.faults = (rule,) if rule else ()
+            yield case
+
+
 def stale_configs():
     """A release that was quantized again, with the first quantizer's config left in config.json."""
     case = modelopt_model("stale-config")
@@ -115,6 +135,7 @@ def cases():
     yield from stale_configs()
     yield from generic_lists()
     yield from other_prefixes()
+    yield from module_rules()
     yield plain_model("no-fault-plain")
     yield wide("no-fault-layers")
     yield with_fault(wide, "layers", "pattern-wide", too_wide)

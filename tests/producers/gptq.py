@@ -136,7 +136,9 @@ def rules():
         r".*up_proj": {"bits": 2},
         "layers.0.mlp.down_proj": {"bits": 3},  # not from the start: no match
     }
-    yield ruled("gptq-dynamic", base, {"gate": None, "up": eight, "down": base}, dynamic=dynamic)
+    case = ruled("gptq-dynamic", base, {"gate": None, "up": eight, "down": base}, dynamic=dynamic)
+    case.warnings += ("pattern-unmatched",)
+    yield case
     excluded = {"-:.*": {}, "+:.*up_proj": {"bits": 8}}
     case = ruled("gptq-dynamic-excludes-quantized", base, {"gate": None, "up": base, "down": None}, dynamic=excluded)
     case.faults = ("config-excludes-quantized",)
