@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/ascii.hpp"
+#include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 
 namespace fewbit {
@@ -70,59 +72,78 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
   declared.all.push_back(std::move(out));
 }
 
-constexpr std::string_view block_keys[] = {"quantization_config", "compression_config",
-                                           "quant_config"};
-
-// Weights of which some are left out, so that others stand elsewhere.
-bool is_sparse(const Json* block) {
-  const Json* format = block != nullptr ? block->find("format") : nullptr;
-  return format != nullptr && (format->as_string() == nullptr || *format->as_string() != "dense");
+// MLX: {"bits", "group_size"} without a method; a copy under another key says no more.
+bool is_mlx(std::string_view name, const Json& block) {
+  return name == "quantization" && block.find("bits") != nullptr &&
+         block.find("quant_method") == nullptr && block.find("quant_algo") == nullptr;
 }
 
-// An object inside config.json, and the path of its keys.
-struct Section {
-  const Json* object = nullptr;
-  std::string path;  // "text_config."
-};
+void declare_member(Declared& declared, const std::shared_ptr<const Json>& file,
+                    const ConfigPlace& place, const Json::Member& member,
+                    const std::string& source) {
+  const auto& [name, value] = member;
+  const std::string where = source + " " + place.path + name;
+  switch (quantization_key(name, value)) {
+    case QuantizationKey::none:
+      break;
+    case QuantizationKey::method:
+      // Both keys of one object are one block.
+      if (name == "quant_algo" && place.object->find("quant_method") != nullptr) break;
+      declare_block(declared, file, place.object, where);
+      break;
+    case QuantizationKey::flag: {
+      const bool bitsandbytes = name.starts_with("load_in");
+      const std::string* text = value.as_string();
+      const std::string method = bitsandbytes ? "bitsandbytes" : text != nullptr ? *text : name;
+      declared.all.push_back(
+          {bitsandbytes ? Producer::bitsandbytes : Producer::unknown, method, where, file, &value});
+      break;
+    }
+    case QuantizationKey::block:
+      if (is_mlx(name, value)) {
+        declared.all.insert(declared.all.begin(), {Producer::unknown, "MLX", where, file, &value});
+        break;
+      }
+      [[fallthrough]];
+    default:
+      declare_block(declared, file, &value, where);
+  }
+}
 
-// config.json and the parts of a model that it is made of, outer ones first: a method may be told
-// in any of them.
-std::vector<Section> sections_of(const Json& config) {
-  constexpr int deepest = 3;
-  std::vector<Section> sections = {{&config, ""}};
-  std::size_t begin = 0;
-  for (int depth = 0; depth < deepest; ++depth) {
-    const std::size_t end = sections.size();
-    for (; begin < end; ++begin) {
-      const Json::Object* members = sections[begin].object->as_object();
-      if (members == nullptr) continue;
-      const std::string path = sections[begin].path;
-      for (const auto& [name, value] : *members) {
-        const bool is_block =
-            std::find(std::begin(block_keys), std::end(block_keys), name) != std::end(block_keys);
-        if (value.is_object() && !is_block) sections.push_back({&value, path + name + "."});
+// The usual keys first, whatever stands before them in the file.
+constexpr std::string_view first_keys[] = {"quantization_config", "compression_config",
+                                           "quant_config"};
+bool is_first_key(std::string_view name) {
+  return std::find(std::begin(first_keys), std::end(first_keys), name) != std::end(first_keys);
+}
+
+void declare_config(Declared& declared, const std::shared_ptr<const Json>& file,
+                    const std::string& source) {
+  for (const ConfigPlace& place : config_places(*file)) {
+    const Json::Object* members = place.object->as_object();
+    if (members == nullptr) continue;
+    for (const std::string_view key : first_keys) {
+      for (const Json::Member& member : *members) {
+        if (member.first == key) declare_member(declared, file, place, member, source);
       }
     }
+    for (const Json::Member& member : *members) {
+      if (!is_first_key(member.first)) declare_member(declared, file, place, member, source);
+    }
   }
-  return sections;
 }
 
-void declare_config_json(Declared& declared, const std::shared_ptr<const Json>& file) {
-  for (const Section& section : sections_of(*file)) {
-    for (const std::string_view key : block_keys) {
-      declare_block(declared, file, section.object->find(key),
-                    "config.json " + section.path + std::string(key));
-    }
-    if (const Json* sparsity = section.object->find("sparsity_config"); is_sparse(sparsity)) {
-      declare_block(declared, file, sparsity, "config.json " + section.path + "sparsity_config");
-    }
+// What a writer put into the headers of the shards, as text of its own or as JSON.
+void declare_metadata(Declared& declared, const std::map<std::string, std::string>& metadata) {
+  Json::Object members;
+  for (const auto& [name, text] : metadata) {
+    auto value = Json::parse(text, name);
+    Json member = value ? *std::move(value) : Json(text);
+    if (quantization_key(name, member) == QuantizationKey::none) continue;
+    members.emplace_back(name, std::move(member));
   }
-  // MLX: {"bits", "group_size"} without a method; its top-level copy above says no more.
-  const Json* mlx = file->find("quantization");
-  if (mlx != nullptr && mlx->find("bits") != nullptr && mlx->find("quant_method") == nullptr) {
-    declared.all.insert(declared.all.begin(),
-                        {Producer::unknown, "MLX", "config.json quantization", file, mlx});
-  }
+  if (members.empty()) return;
+  declare_config(declared, std::make_shared<const Json>(std::move(members)), "__metadata__");
 }
 
 }  // namespace
@@ -154,7 +175,7 @@ bool stores_decoded(const Declaration& declaration) {
 Result<Declared> read_declared(const Checkpoint& checkpoint) {
   Declared declared;
   FEWBIT_TRY(auto config, checkpoint.json_file("config.json"));
-  if (config != nullptr) declare_config_json(declared, config);
+  if (config != nullptr) declare_config(declared, config, "config.json");
 
   FEWBIT_TRY(auto modelopt, checkpoint.json_file("hf_quant_config.json"));
   if (modelopt != nullptr) {
@@ -170,6 +191,9 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
   if (awq != nullptr) {
     declared.all.push_back({Producer::awq, "awq", "quant_config.json", awq, awq.get()});
   }
+  FEWBIT_TRY(auto own, checkpoint.json_file("quantization_config.json"));
+  if (own != nullptr) declare_block(declared, own, own.get(), "quantization_config.json");
+  declare_metadata(declared, checkpoint.metadata());
   return declared;
 }
 

@@ -2,6 +2,7 @@
 """bitsandbytes, of which NF4 and 8 bits are decoded, and producers that are only named."""
 
 import json
+from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
@@ -204,6 +205,22 @@ def orphan_bias():
     return case
 
 
+@dataclass
+class InMetadata(Case):
+    """metadata: of the shard's header."""
+
+    metadata: dict = field(default_factory=dict)
+
+    def write(self, folder):
+        super().write(folder)
+        file = folder / "model.safetensors"
+        raw = file.read_bytes()
+        size = int.from_bytes(raw[:8], "little")
+        header = json.dumps({"__metadata__": self.metadata} | json.loads(raw[8 : 8 + size])).encode()
+        header += b" " * (-len(header) % 8)
+        file.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + size :])
+
+
 def configs_in_odd_places():
     """Plain weights, and a method somewhere: none of them passes for unquantized."""
     gptq = {"quant_method": "gptq", "bits": 4}
@@ -214,10 +231,35 @@ def configs_in_odd_places():
         ("quant-config", {"quant_config": gptq}),
         ("sparsity", {"sparsity_config": {"format": "sparse-24-bitmask"}}),
         ("modelopt-algorithm", config("modelopt", quant_algo="NVFP7")),
+        ("quantization-algorithm", {"quantization": {"quant_algo": "NVFP7"}}),
+        ("quantization-method", {"quantization": {"quant_method": "sparkle4"}}),
+        ("quantization-empty-words", {"quantization": {"foo": 1}}),
+        ("quantization-text", {"quantization": "int4"}),
+        ("quantization-of-a-part", {"text_config": {"quantization": {"bits": 4, "group_size": 64}}}),
+        ("quantize-config", {"quantize_config": {"bits": 4}}),
+        ("other-case", {"Quantization_Config": gptq}),
+        ("deep", {"a": {"b": {"c": {"d": [{"quantization_config": {"quant_method": "acme"}}]}}}}),
+        ("load-in-4bit", {"load_in_4bit": True}),
+        ("load-in-8bit", {"text_config": {"load_in_8bit": True}}),
+        ("method-of-the-model", {"quant_method": "gptq", "bits": 4}),
+        ("scheme", {"quantization_scheme": "int4"}),
+        ("sparsity-text", {"sparsity_config": "2:4"}),
     ]:
         rng = random(name)
         tensors = {f"{MODULE}.weight": bf16(rng.standard_normal((16, 32))), "model.norm.weight": bf16(np.ones(32))}
         yield Case("named-plain-" + name, tensors, settings, faults=("module-unreadable",))
+    for key, text in [("quantization_config", '{"quant_method": "acme"}'), ("quantization", "int4")]:
+        tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
+        yield InMetadata(f"named-plain-metadata-{key}", tensors, faults=("module-unreadable",), metadata={key: text})
+    tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
+    files = {"quantization_config.json": {"quant_method": "bitsandbytes"}}
+    yield Case("named-plain-file", tensors, {}, files, faults=("module-unreadable",))
+    # ModelOpt leaves plain what it lists.
+    tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
+    algorithm = {"quantization": {"quant_algo": "NVFP4"}}
+    yield Case("named-plain-quantization-modelopt", tensors, algorithm, faults=("config-producer",))
+    nothing = {"quantization": None, "load_in_4bit": False, "quantize": "none", "text_config": {"quantization": {}}}
+    yield Case("named-plain-nothing-said", tensors, nothing)
     for dtype in (np.int64, np.bool_):
         tensors = {f"{MODULE}.weight": np.ones((16, 32), dtype), "model.norm.weight": bf16(np.ones(32))}
         yield Case(f"named-plain-{np.dtype(dtype).name}", tensors, faults=("module-unreadable",))

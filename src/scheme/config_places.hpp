@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a config speaks of quantization: which keys, in which of its sections.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/json.hpp"
+
+namespace fewbit {
+
+// An object inside config.json, and the path of its keys.
+struct ConfigPlace {
+  const Json* object = nullptr;
+  std::string path;  // "text_config."
+};
+// config.json and the parts of a model that it is made of, outer ones first: a method may be told
+// in any of them.
+std::vector<ConfigPlace> config_places(const Json& config);
+
+// What a member says of the weights, in any spelling of its key.
+enum class QuantizationKey {
+  none,
+  block,   // quantization_config, compression_config, quant_config, quantize_config, quantization
+  sparse,  // sparsity_config of weights that are not all there
+  method,  // quant_method, quant_algo: the object around it is a block
+  text,    // quantize, quantization_scheme and others that are a method's name
+  flag,    // load_in_4bit, load_in_8bit
+};
+// none too where the value says nothing: null, false, "", "none", an empty object or list.
+QuantizationKey quantization_key(std::string_view name, const Json& value);
+
+}  // namespace fewbit
