@@ -21,22 +21,43 @@ const TensorInfo* input_scale(const Validation& validation, const Module& module
   return nullptr;
 }
 
-void check_value(Validation& validation, const Module& module, const TensorInfo& info) {
+// The value, of a scale that is one plausible number.
+std::optional<float> check_value(Validation& validation, const Module& module,
+                                 const TensorInfo& info) {
   const Tensor tensor = validation.checkpoint.tensor(info);
   const auto counts = count_scale_values(info.dtype, tensor.view.bytes);
-  if (!counts || counts->values == 0) return;
-  if (counts->not_finite + counts->negative + counts->zero == 0) return;
+  if (!counts || counts->values == 0) return std::nullopt;
+  if (counts->not_finite + counts->negative + counts->zero == 0) {
+    return counts->values == 1 ? std::optional(counts->largest) : std::nullopt;
+  }
   validation.add(module, Level::warning, "input-scale-value", info.name,
                  fmt::format("{} of {} NaN or infinite, {} negative, {} zero", counts->not_finite,
                              counts->values, counts->negative, counts->zero),
                  "finite numbers above zero; an expert that calibration never reached has others");
+  return std::nullopt;
 }
 
 struct Seen {
   std::set<int> with;
   std::set<int> without;
   const Module* example = nullptr;
+  std::map<int, const Module*> ones;  // whose scale is 1, as before any calibration
+  bool calibrated = false;            // another one is not
 };
+
+void report_ones(Validation& validation, int layer, const Seen& seen) {
+  if (seen.ones.empty() || !seen.calibrated) return;
+  std::string experts;
+  for (const auto& [expert, module] : seen.ones) {
+    if (experts.size() < 80) experts += fmt::format("{}{}", experts.empty() ? "" : ", ", expert);
+  }
+  const Module& first = *seen.ones.begin()->second;
+  validation.add(
+      first, Level::warning, "input-scale-default", first.name,
+      fmt::format("a scale of activations of 1 in {} of {} experts of layer {}: {}",
+                  seen.ones.size(), seen.with.size() + seen.without.size(), layer, experts),
+      "one that was measured, as others have; calibration never reached these");
+}
 
 }  // namespace
 
@@ -45,15 +66,19 @@ void validate_input_scales(Validation& validation) {
   for (const Module& module : validation.identified.modules) {
     if (!module.scheme.quantized()) continue;
     const TensorInfo* info = input_scale(validation, module);
+    std::optional<float> value;
     if (info != nullptr && validation.depth != Depth::headers) {
-      check_value(validation, module, *info);
+      value = check_value(validation, module, *info);
     }
     if (module.layer < 0 || module.expert < 0) continue;
     Seen& seen = layers[{module.layer, module.role}];
     (info != nullptr ? seen.with : seen.without).insert(module.expert);
     if (info == nullptr && seen.example == nullptr) seen.example = &module;
+    if (value == 1.0F) seen.ones.emplace(module.expert, &module);
+    seen.calibrated = seen.calibrated || (value && *value != 1.0F);
   }
   for (const auto& [key, seen] : layers) {
+    report_ones(validation, key.first, seen);
     if (seen.with.empty() || seen.without.empty()) continue;
     validation.add(
         *seen.example, Level::info, "input-scale-missing", seen.example->name,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "core/checked.hpp"
+#include "scheme/fp4.hpp"
+#include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -84,13 +84,12 @@ void validate_nvfp4(Validation& validation, const Module& module) {
 }
 
 std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Module& module) {
-  const TensorInfo* global = checkpoint.find(module.part("weight_scale_2"));
-  if (global == nullptr || global->dtype != DType::f32 || global->bytes != sizeof(float)) {
-    return std::nullopt;
-  }
-  float value = 0;
-  std::memcpy(&value, checkpoint.tensor(*global).view.bytes.data(), sizeof value);
-  return value;
+  const Fp4Parts parts = fp4_parts(module);
+  const TensorInfo* global = checkpoint.find(module.part(parts.global));
+  if (global == nullptr || parts.global.empty()) return std::nullopt;
+  const auto counts = count_scale_values(global->dtype, checkpoint.tensor(*global).view.bytes);
+  if (!counts || counts->values != 1 || !counts->has_number()) return std::nullopt;
+  return parts.divisor ? 1.0F / counts->largest : counts->largest;
 }
 
 }  // namespace fewbit

@@ -96,7 +96,8 @@ void validate_model(Validation& validation);
 // Sizes of matrices against config.json.
 void validate_config_sizes(Validation& validation);
 
-// weight_scale_2 of a module with one matrix; empty when it is not one f32.
+// The second factor of a module with one matrix, whoever wrote it; one over a divisor. Empty when
+// it is not one number.
 std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Module& module);
 
 }  // namespace fewbit

@@ -9,6 +9,7 @@ from small_model import (
     EXCLUDED,
     EXPERT,
     EXPERTS,
+    GATE,
     HEAD_DIM,
     HEADS,
     HIDDEN,
@@ -95,6 +96,46 @@ def tokenizer(size):
     }
 
 
+def uncalibrated(case):
+    """One expert whose activation scale is 1, as before calibration, beside another's."""
+    set_tensor(case, EXPERT.format(0, "up") + ".input_scale", np.float32(0.003))
+    set_tensor(case, EXPERT.format(2, "up") + ".input_scale", np.float32(1))
+
+
+def all_of_one(case):
+    """1 for every expert is a scale like another."""
+    for expert in range(EXPERTS):
+        set_tensor(case, EXPERT.format(expert, "up") + ".input_scale", np.float32(1))
+    return case
+
+
+def other_globals():
+    """gate and up with factors of their own: as divisors, and in bf16."""
+    case = modelopt_model("fault-ct-gate-up-global")
+    names = {"weight": "weight_packed", "weight_scale_2": "weight_global_scale"}
+    for module, _, _ in projections():
+        for old, new in names.items():
+            case.tensors[f"{module}.{new}"] = case.tensors.pop(f"{module}.{old}")
+        case.tensors[f"{module}.weight_global_scale"] = np.full(1, 50 if module == GATE else 100, np.float32)
+    weights = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
+    ignore = ["lm_head", "re:.*mlp.gate$", "re:.*self_attn.*"]
+    case.config["quantization_config"] = {
+        "quant_method": "compressed-tensors",
+        "format": "nvfp4-pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ignore,
+    }
+    case.notes = ("gate-up-global",)
+    yield case
+    case = modelopt_model("fault-quark-gate-up-global")
+    for module, _, _ in projections():
+        case.tensors[f"{module}.weight_scale_2"] = bf16(0.02 if module == GATE else 0.01)
+    weights = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]
+    case.config["quantization_config"] = {"quant_method": "quark", "global_quant_config": {"weight": weights}, "exclude": EXCLUDED}
+    case.notes = ("gate-up-global",)
+    yield case
+
+
 # rule -> what makes it, from a ModelOpt NVFP4 model
 NVFP4_FAULTS = {
     "scale-missing": lambda c: remove(c, UP + ".weight_scale"),
@@ -114,6 +155,7 @@ NVFP4_FAULTS = {
     "expert-dead": lambda c: set_tensor(c, DOWN + ".weight_scale_2", np.float32(1e-23)),
     "input-scale-unused": lambda c: set_tensor(c, UP + ".input_scale", np.float32(0.5)),
     "input-scale-value": lambda c: set_tensor(c, UP + ".input_scale", np.float32(np.inf)),
+    "input-scale-default": uncalibrated,
     "input-scale-missing": lambda c: set_tensor(c, UP + ".input_scale", np.float32(0.5)),
     "weight-dtype": lambda c: set_tensor(c, UP + ".weight", np.zeros((INNER, 16), np.int32)),
     "router-quantized": lambda c: quantize(c, LAYER + "mlp.gate", EXPERTS, HIDDEN),
@@ -218,6 +260,8 @@ def cases():
         ("fp8", fp8_model, FP8_FAULTS),
         ("mxfp8", mxfp8_matrix, MXFP8_FAULTS),
     ]
+    yield all_of_one(modelopt_model("no-fault-nvfp4-input-scales-of-1"))
+    yield from other_globals()
     for base, make, faults in groups:
         yield make(f"no-fault-{base}")
         for rule, apply in faults.items():
