@@ -61,8 +61,12 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
   FEWBIT_TRY(Tensor scales, part_tensor(checkpoint, module, "weight_scale"));
   FEWBIT_TRY(check_rank(codes, rank, module.part("weight")));
   FEWBIT_TRY(check_rank(scales, rank, module.part("weight_scale")));
-  // Codes in signed bytes are the same bits.
+  // Codes in signed bytes, or in a type of their own, are the same bits.
   if (codes.view.dtype == DType::i8) codes.view.dtype = DType::u8;
+  if (codes.view.dtype == DType::f4_e2m1 && codes.view.shape.back() % 2 == 0) {
+    codes.view.dtype = DType::u8;
+    codes.view.shape.back() /= 2;
+  }
   FEWBIT_TRY(check_dtype(codes, DType::u8, module.part("weight")));
   FEWBIT_TRY(check_dtype(scales, DType::f8_e4m3, module.part("weight_scale")));
   FEWBIT_TRY(const float global, read_global(checkpoint, module, fused_expert));

@@ -80,7 +80,8 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   Module& module = draft.module;
   if (const TensorInfo* weight = draft.tensor("weight"); weight != nullptr) {
     module.n = rows(*weight);
-    module.k = checked_mul(last(*weight), std::int64_t{2}).value_or(0);
+    const std::int64_t codes = weight->dtype == DType::f4_e2m1 ? 1 : 2;  // an element
+    module.k = checked_mul(last(*weight), codes).value_or(0);
     if (weight->shape.size() == 3) module.experts = weight->shape[0];
   }
   Scheme scheme = nvfp4_scheme(Producer::modelopt);

@@ -13,23 +13,30 @@ std::string text(DType dtype, const Shape& shape) {
   return fmt::format("{} {}", dtype_name(dtype), shape_text(shape));
 }
 
-// The scale grid that fits the packed weight: its last dimension is two codes a byte, 16 a scale.
+// The scale grid that fits the weight, 16 codes a scale: its last dimension counts bytes of two, in
+// a type of codes the codes themselves.
 Shape scale_shape(const TensorInfo& weight) {
   Shape shape = weight.shape;
-  if (!shape.empty()) shape.back() = ceil_div(shape.back(), std::int64_t{8});
+  const std::int64_t units = weight.dtype == DType::f4_e2m1 ? 16 : 8;
+  if (!shape.empty()) shape.back() = ceil_div(shape.back(), units);
   return shape;
 }
 
 void validate_weight(Validation& validation, const Module& module, const TensorInfo& weight) {
-  if (weight.dtype != DType::u8 && weight.dtype != DType::i8) {
+  const bool codes = weight.dtype == DType::f4_e2m1;
+  if (weight.dtype != DType::u8 && weight.dtype != DType::i8 && !codes) {
     validation.add(module, Level::error, "weight-dtype", weight.name,
-                   text(weight.dtype, weight.shape), "u8, two 4-bit codes a byte");
+                   text(weight.dtype, weight.shape), "u8, two 4-bit codes a byte, or f4_e2m1");
+  }
+  if (codes && !weight.shape.empty() && weight.shape.back() % 2 != 0) {
+    validation.add(module, Level::error, "weight-shape", weight.name,
+                   text(weight.dtype, weight.shape), "rows of whole bytes: an even last dimension");
   }
   const std::size_t rank = module.experts > 0 ? 3 : 2;
   if (weight.shape.size() != rank) {
-    validation.add(module, Level::error, "weight-shape", weight.name,
-                   text(weight.dtype, weight.shape),
-                   rank == 3 ? "[experts, rows, columns / 2]" : "[rows, columns / 2]");
+    validation.add(
+        module, Level::error, "weight-shape", weight.name, text(weight.dtype, weight.shape),
+        fmt::format("[{}rows, columns{}]", rank == 3 ? "experts, " : "", codes ? "" : " / 2"));
   }
 }
 
@@ -87,6 +94,10 @@ std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Modu
   const Fp4Parts parts = fp4_parts(module);
   const TensorInfo* global = checkpoint.find(module.part(parts.global));
   if (global == nullptr || parts.global.empty()) return std::nullopt;
+  // Of another type it is a fault of its own.
+  if (module.scheme.producer == Producer::modelopt && global->dtype != DType::f32) {
+    return std::nullopt;
+  }
   const auto counts = count_scale_values(global->dtype, checkpoint.tensor(*global).view.bytes);
   if (!counts || counts->values != 1 || !counts->has_number()) return std::nullopt;
   return parts.divisor ? 1.0F / counts->largest : counts->largest;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ModelOpt NVFP4: two codes a byte, an e4m3 scale a group of 16 and an f32 factor."""
 
+import json
+from dataclasses import dataclass
+
 import numpy as np
 from case import E2M1, Case, bf16, e4m3, pack_nibbles, random, spread
 
@@ -89,8 +92,37 @@ def empty(n, k):
     return case
 
 
+@dataclass
+class InF4(Case):
+    """Codes in a type of their own, whose shape counts them and not bytes."""
+
+    def write(self, folder):
+        super().write(folder)
+        file = folder / "model.safetensors"
+        raw = file.read_bytes()
+        size = int.from_bytes(raw[:8], "little")
+        header = json.loads(raw[8 : 8 + size])
+        for entry in header.values():
+            if entry["dtype"] == "U8":
+                entry["dtype"] = "F4"
+                entry["shape"][-1] *= 2
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        file.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + size :])
+
+
+def f4():
+    case = whole("modelopt-nvfp4-f4")
+    yield InF4(case.name, case.tensors, case.config, case.files, case.schemes, case.values)
+    case = whole("modelopt-nvfp4-f4-scale-shape")
+    module = PROJECTION.format("up")
+    case.tensors[module + ".weight_scale"] = e4m3(np.ones((48, 4)))
+    yield InF4(case.name, case.tensors, case.config, faults=("scale-shape",))
+
+
 def cases():
     yield whole("modelopt-nvfp4")
+    yield from f4()
     yield whole(
         "modelopt-nvfp4-hf-quant-config",
         config={},
