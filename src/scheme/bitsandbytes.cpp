@@ -73,7 +73,16 @@ std::string four_bit_obstacle(const Checkpoint& checkpoint, Draft& draft,
   if (!has_shape(map, DType::f32, 16) || !is_nf4_map(checkpoint, *map)) {
     return "weight.quant_map is not the codebook of NF4";
   }
-  return state.nested ? nested_obstacle(draft, state, scales) : "";
+  std::string nested = state.nested ? nested_obstacle(draft, state, scales) : "";
+  if (!nested.empty()) return nested;
+  constexpr std::string_view single[] = {"weight.absmax", "weight.quant_map",
+                                         "weight.quant_state.bitsandbytes__nf4"};
+  constexpr std::string_view twofold[] = {"weight.absmax", "weight.quant_map",
+                                          "weight.quant_state.bitsandbytes__nf4",
+                                          "weight.nested_absmax", "weight.nested_quant_map"};
+  return unapplied_text(draft, "bitsandbytes NF4",
+                        state.nested ? std::span<const std::string_view>(twofold)
+                                     : std::span<const std::string_view>(single));
 }
 
 void claim_four_bit(const Checkpoint& checkpoint, Draft& draft) {
@@ -106,6 +115,10 @@ std::string eight_bit_obstacle(const Checkpoint& checkpoint, Draft& draft) {
   const TensorInfo* scale = draft.tensor("SCB");
   if (!has_shape(scale, DType::f32, draft.module.n)) {
     return fmt::format("SCB is {}, expected {} f32", found_text(scale), draft.module.n);
+  }
+  constexpr std::string_view applied[] = {"SCB", "weight_format"};
+  if (std::string odd = unapplied_text(draft, "bitsandbytes int8", applied); !odd.empty()) {
+    return odd;
   }
   const TensorInfo* format = draft.tensor("weight_format");
   if (format == nullptr) return "";

@@ -23,6 +23,11 @@ constexpr std::string_view models_own[] = {"e_score_correction_bias",
                                            "position_ids",
                                            "inv_freq"};
 
+// Of the activations, and what only repeats what the codes say.
+constexpr std::string_view input_parts[] = {
+    "input_scale", "input_scale_2",  "input_global_scale", "input_zero_point", "input_amax",
+    "qscale_act",  "input_scale_ub", "activation_scale",   "weight_amax",      "weight_shape"};
+
 bool is_models_own(std::string_view name) {
   const std::vector<std::string_view> parts = split_dots(name);
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
@@ -67,6 +72,25 @@ Draft* owner_of(Inventory& inventory, std::string_view name) {
 }
 
 }  // namespace
+
+std::string_view unapplied_part(const Draft& draft, std::span<const std::string_view> applied) {
+  for (const Module::Part& part : draft.module.parts) {
+    const auto is_it = [&](std::string_view name) { return name == part.suffix; };
+    const bool known = std::any_of(applied.begin(), applied.end(), is_it) ||
+                       std::any_of(std::begin(input_parts), std::end(input_parts), is_it);
+    if (!known && is_quantization_suffix(part.suffix) && !is_weight_suffix(part.suffix)) {
+      return part.suffix;
+    }
+  }
+  return {};
+}
+
+std::string unapplied_text(const Draft& draft, std::string_view kind,
+                           std::span<const std::string_view> applied) {
+  const std::string_view part = unapplied_part(draft, applied);
+  if (part.empty()) return "";
+  return fmt::format("{} beside {} codes: what it does to the weights is not known", part, kind);
+}
 
 void refuse_companions(Inventory& inventory) {
   for (Draft& draft : inventory.drafts) {

@@ -6,6 +6,7 @@
 
 #include "core/checked.hpp"
 #include "scheme/fp4.hpp"
+#include "scheme/modelopt_config.hpp"
 #include "scheme/modelopt_formats.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
@@ -100,6 +101,13 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   }
 }
 
+std::optional<ModeloptConfig> config_of(const Declared& declared) {
+  for (const Declaration& one : declared.all) {
+    if (auto config = read_modelopt_config(one)) return config;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void claim_modelopt(Inventory& inventory) {
@@ -107,6 +115,7 @@ void claim_modelopt(Inventory& inventory) {
   const Declaration* first = inventory.declared.first();
   if (first != nullptr && first->producer == Producer::quark) return;
   const bool declared = inventory.declared.says(Producer::modelopt);
+  const std::optional<ModeloptConfig> config = config_of(inventory.declared);
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed) continue;
     const Guess guess = guess_storage(draft, declared);
@@ -115,7 +124,9 @@ void claim_modelopt(Inventory& inventory) {
         guess == Guess::nvfp4 ? ModeloptFormat::none : modelopt_format(draft);
     const TensorInfo* weight = draft.tensor("weight");
     if (format != ModeloptFormat::none) {
-      claim_modelopt_format(inventory, draft, format);
+      const std::string algorithm =
+          config ? modelopt_algorithm(*config, draft.module.name) : std::string();
+      claim_modelopt_format(inventory, draft, format, algorithm);
     } else if (guess == Guess::nvfp4 || is_byte(weight->dtype)) {
       claim_nvfp4(inventory, draft);
     }

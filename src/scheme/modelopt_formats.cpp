@@ -58,6 +58,8 @@ class Claim {
   }
 
   void set_activation(DType dtype) { scheme_.activation = dtype; }
+  // weight_scale_2 of W4A8 is for products in 8 bits; the codes are made with weight_scale.
+  void allow_second_scale() { second_scale_ = true; }
 
  private:
   std::string find_obstacle(std::int64_t n_pack, std::int64_t k_pack) {
@@ -112,12 +114,14 @@ class Claim {
     // A row of at most 32 columns is one group.
     if (dtype == DType::f8_e8m0) granularity = {1, 32};
     scheme_.scale = ScaleSpec{dtype, granularity, false, ScaleDirection::multiply};
-    return "";
+    constexpr std::string_view applied[] = {"weight_scale", "pre_quant_scale", "weight_scale_2"};
+    return unapplied_text(draft_, "ModelOpt", std::span(applied).first(second_scale_ ? 3 : 2));
   }
 
   const Inventory& inventory_;
   Draft& draft_;
   Scheme scheme_;
+  bool second_scale_ = false;
 };
 
 enum class Family { none, fp8, mxfp8, nvfp4, mxfp4, int4, int8 };
@@ -202,7 +206,8 @@ ModeloptFormat modelopt_format(const Draft& draft) {
   return ModeloptFormat::none;
 }
 
-void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format) {
+void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format,
+                           const std::string& algorithm) {
   Claim claim(inventory, draft);
   switch (format) {
     case ModeloptFormat::mxfp4:
@@ -210,7 +215,7 @@ void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFor
       claim.run(DType::f4_e2m1, Packing::nibbles_k, 1, 2);
       break;
     case ModeloptFormat::int4_awq:
-      // weight_scale_2 of W4A8 is for products in 8 bits; the codes are made with weight_scale.
+      if (algorithm.find("W4A8") != std::string::npos) claim.allow_second_scale();
       if (draft.has("weight_scale_2")) claim.set_activation(DType::f8_e4m3);
       claim.run(DType::i4, Packing::nibbles_n, 2, 1);
       break;

@@ -20,8 +20,10 @@ enum class ModeloptFormat {
 };
 ModeloptFormat modelopt_format(const Draft& draft);
 
-// Claims mxfp4, int4_awq, int8 and what is only named, or says what does not fit.
-void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format);
+// Claims mxfp4, int4_awq, int8 and what is only named, or says what does not fit. algorithm: what
+// the config says of this module, upper case.
+void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format,
+                           const std::string& algorithm);
 
 // Whether a module's weights are what a quant_algo says, and their scales where it says. An
 // algorithm that is not known fits nothing and everything: `known` tells.

@@ -56,7 +56,9 @@ void claim(Draft& draft, const std::optional<HybridConfig>& config) {
   scheme.producer = Producer::nf3;
   scheme.weight = DType::nf3;
   scheme.scale = ScaleSpec{DType::f8_e4m3, Granularity{1, group}, false, ScaleDirection::multiply};
+  constexpr std::string_view applied[] = {"weight_scale"};
   std::string obstacle = obstacle_of(config, *draft.tensor("weight_scale"));
+  if (obstacle.empty()) obstacle = unapplied_text(draft, "NF3", applied);
   if (obstacle.empty()) {
     draft.claim(scheme);
   } else {

@@ -69,6 +69,12 @@ bool is_prediction(const Inventory& inventory, const Module& module);
 // After all readers: tensors below a quantized matrix that none of them uses make it unreadable.
 void refuse_companions(Inventory& inventory);
 
+// A part beside the codes that is neither one of `applied` nor of the activations; empty: none.
+std::string_view unapplied_part(const Draft& draft, std::span<const std::string_view> applied);
+// Why codes of that kind with such a part can't be read; empty when there is none.
+std::string unapplied_text(const Draft& draft, std::string_view kind,
+                           std::span<const std::string_view> applied);
+
 // Masks of attention, stored as bytes under names such as "self_attn.bias" and "attn.masked_bias".
 void claim_masks(Inventory& inventory);
 

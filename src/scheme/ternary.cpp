@@ -34,7 +34,8 @@ std::string obstacle_of(const Draft& draft, const std::string& layer) {
   const bool one = elements && *elements == 1;
   const bool number =
       scale.dtype == DType::f32 || scale.dtype == DType::bf16 || scale.dtype == DType::f16;
-  if (one && number) return "";
+  constexpr std::string_view applied[] = {"weight_scale"};
+  if (one && number) return unapplied_text(draft, "BitNet", applied);
   return fmt::format("weight_scale is {} {}, expected one f32, bf16 or f16",
                      dtype_name(scale.dtype), shape_text(scale.shape));
 }
