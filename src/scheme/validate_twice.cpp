@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One matrix in two places: fused with others and by itself, or under two names. A reader of one
-// never sees the other, and they may differ.
+// One matrix in two places: fused with others and by itself, under two names, or as codes and
+// plain. A reader of one never sees the other, and they may differ.
 #include <fmt/format.h>
 
 #include <map>
@@ -85,6 +85,25 @@ void compare_parts(Validation& validation, const Module& fused) {
   }
 }
 
+// "weight" beside "weight_packed", or "experts.down_proj.weight" beside "experts.down_proj".
+void compare_tensors(Validation& validation, const Module& module) {
+  const TensorInfo* first = nullptr;
+  for (const Module::Part& part : module.parts) {
+    if (!is_weight_suffix(part.suffix)) continue;
+    const TensorInfo* info = validation.checkpoint.find(part.tensor);
+    if (info == nullptr || info->bytes == 0) continue;
+    if (first != nullptr) {
+      const auto text = [](const TensorInfo& one) {
+        return fmt::format("{} ({} {})", one.name, dtype_name(one.dtype), shape_text(one.shape));
+      };
+      validation.add(module, Level::error, "matrix-twice", module.name,
+                     fmt::format("{} and {}", text(*first), text(*info)), "each matrix once");
+      return;
+    }
+    first = info;
+  }
+}
+
 }  // namespace
 
 void validate_twice(Validation& validation) {
@@ -92,6 +111,7 @@ void validate_twice(Validation& validation) {
   for (const Module& module : validation.identified.modules) {
     experts.add(module);
     compare_parts(validation, module);
+    compare_tensors(validation, module);
   }
   experts.compare();
 }
