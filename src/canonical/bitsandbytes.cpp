@@ -13,42 +13,6 @@
 namespace fewbit {
 namespace {
 
-Result<std::vector<float>> read_floats(const Checkpoint& checkpoint, const Module& module,
-                                       std::string_view suffix, std::int64_t count) {
-  FEWBIT_TRY(const Tensor tensor, part_tensor(checkpoint, module, suffix));
-  const std::string name(module.part(suffix));
-  FEWBIT_TRY(check_part_dtype(tensor, DType::f32, name));
-  std::vector<float> values(tensor.view.bytes.size() / sizeof(float));
-  if (static_cast<std::int64_t>(values.size()) != count) {
-    return Error{ErrorCode::corrupt, fmt::format("{} values, expected {}", values.size(), count),
-                 name};
-  }
-  FEWBIT_TRY(convert_to_f32(DType::f32, tensor.view.bytes, values));
-  return values;
-}
-
-Result<std::vector<float>> nested_scales(const Checkpoint& checkpoint, const Module& module,
-                                         const BitsandbytesState& state, std::int64_t count) {
-  FEWBIT_TRY(const Tensor codes, part_tensor(checkpoint, module, "weight.absmax"));
-  if (codes.view.dtype != DType::u8 ||
-      static_cast<std::int64_t>(codes.view.bytes.size()) != count) {
-    return Error{ErrorCode::corrupt,
-                 fmt::format("{} {}, expected u8 [{}]", dtype_name(codes.view.dtype),
-                             shape_text(codes.view.shape), count),
-                 std::string(module.part("weight.absmax"))};
-  }
-  FEWBIT_TRY(const auto map, read_floats(checkpoint, module, "weight.nested_quant_map", 256));
-  FEWBIT_TRY(const auto factors, read_floats(checkpoint, module, "weight.nested_absmax",
-                                             ceil_div(count, state.nested_block)));
-  std::vector<float> scales(static_cast<std::size_t>(count));
-  const auto offset = static_cast<float>(state.nested_offset);
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    const auto code = std::to_integer<std::size_t>(codes.view.bytes[i]);
-    scales[i] = map[code] * factors[i / static_cast<std::size_t>(state.nested_block)] + offset;
-  }
-  return scales;
-}
-
 Result<Tensor> grid_of(const std::vector<float>& values, std::int64_t n) {
   const auto columns = static_cast<std::int64_t>(values.size()) / n;
   FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::f32, {n, columns}));
@@ -110,10 +74,7 @@ Result<void> read_four_bit(const Checkpoint& checkpoint, const Module& module,
   } else {
     FEWBIT_TRY(made.codes, byte_rows(codes, module.n, module.k));
   }
-  const std::int64_t count = ceil_div(module.n * module.k, state.block);
-  FEWBIT_TRY(const std::vector<float> blocks,
-             state.nested ? nested_scales(checkpoint, module, state, count)
-                          : read_floats(checkpoint, module, "weight.absmax", count));
+  FEWBIT_TRY(const std::vector<float> blocks, bitsandbytes_block_scales(checkpoint, module, state));
   FEWBIT_TRY(made.scales, grid_of(spread_blocks(blocks, module, group, state.block), module.n));
   return {};
 }
@@ -121,8 +82,7 @@ Result<void> read_four_bit(const Checkpoint& checkpoint, const Module& module,
 Result<void> read_eight_bit(const Checkpoint& checkpoint, const Module& module,
                             QuantizedTensor& made) {
   FEWBIT_TRY(made.codes, part_tensor(checkpoint, module, "weight"));
-  FEWBIT_TRY(std::vector<float> scales, read_floats(checkpoint, module, "SCB", module.n));
-  for (float& scale : scales) scale /= 127.0F;
+  FEWBIT_TRY(const std::vector<float> scales, bitsandbytes_row_scales(checkpoint, module));
   FEWBIT_TRY(made.scales, grid_of(scales, module.n));
   return {};
 }

@@ -16,6 +16,7 @@
 #include "quantize/complete.hpp"
 #include "quantize/quantize_files.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/scale_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -117,10 +118,17 @@ Result<DecodePlan> make_plan(const Checkpoint& source, const Identified& identif
 std::string scale_text(const QuantizedTensor& matrix, const Module& module, std::int64_t row,
                        std::int64_t column) {
   std::string text = fmt::format("global scale {}", number_text(matrix.global_scale));
-  if (!matrix.scheme.scale || module.part("weight_scale").empty()) return text;
+  std::string names;
+  for (const std::string_view suffix : {"weight.absmax", "weight.nested_absmax", "SCB", "scales"}) {
+    if (!module.part(suffix).empty()) names = module.part(suffix);
+  }
+  for (const std::string_view suffix : scale_parts(module)) names = module.part(suffix);
+  if (!matrix.offsets.empty() && !module.part("qzeros").empty()) {
+    names += fmt::format(" and {}", module.part("qzeros"));
+  }
+  if (!matrix.scheme.scale || names.empty()) return text;
   const Granularity& group = matrix.scheme.scale->granularity;
-  return fmt::format("scale {} [{}, {}], {}", module.part("weight_scale"),
-                     group.rows == 0 ? 0 : row / group.rows,
+  return fmt::format("scale {} [{}, {}], {}", names, group.rows == 0 ? 0 : row / group.rows,
                      group.cols == 0 ? 0 : column / group.cols, text);
 }
 

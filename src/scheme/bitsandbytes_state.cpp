@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "checkpoint/json.hpp"
+#include "core/checked.hpp"
+#include "core/convert.hpp"
 
 namespace fewbit {
 namespace {
@@ -49,6 +51,45 @@ Result<void> read_nested(const Json& json, BitsandbytesState& state, std::string
   return {};
 }
 
+Result<std::vector<float>> read_floats(const Checkpoint& checkpoint, const Module& module,
+                                       std::string_view suffix, std::int64_t count) {
+  const std::string name(module.part(suffix));
+  FEWBIT_TRY(const Tensor tensor, checkpoint.tensor(name));
+  if (tensor.view.dtype != DType::f32) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("dtype is {}, expected f32", dtype_name(tensor.view.dtype)), name};
+  }
+  std::vector<float> values(tensor.view.bytes.size() / sizeof(float));
+  if (static_cast<std::int64_t>(values.size()) != count) {
+    return Error{ErrorCode::corrupt, fmt::format("{} values, expected {}", values.size(), count),
+                 name};
+  }
+  FEWBIT_TRY(convert_to_f32(DType::f32, tensor.view.bytes, values));
+  return values;
+}
+
+Result<std::vector<float>> nested_scales(const Checkpoint& checkpoint, const Module& module,
+                                         const BitsandbytesState& state, std::int64_t count) {
+  FEWBIT_TRY(const Tensor codes, checkpoint.tensor(module.part("weight.absmax")));
+  if (codes.view.dtype != DType::u8 ||
+      static_cast<std::int64_t>(codes.view.bytes.size()) != count) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{} {}, expected u8 [{}]", dtype_name(codes.view.dtype),
+                             shape_text(codes.view.shape), count),
+                 std::string(module.part("weight.absmax"))};
+  }
+  FEWBIT_TRY(const auto map, read_floats(checkpoint, module, "weight.nested_quant_map", 256));
+  FEWBIT_TRY(const auto factors, read_floats(checkpoint, module, "weight.nested_absmax",
+                                             ceil_div(count, state.nested_block)));
+  std::vector<float> scales(static_cast<std::size_t>(count));
+  const auto offset = static_cast<float>(state.nested_offset);
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const auto code = std::to_integer<std::size_t>(codes.view.bytes[i]);
+    scales[i] = map[code] * factors[i / static_cast<std::size_t>(state.nested_block)] + offset;
+  }
+  return scales;
+}
+
 }  // namespace
 
 std::int64_t bitsandbytes_group(const BitsandbytesState& state) {
@@ -89,6 +130,21 @@ Result<BitsandbytesState> read_bitsandbytes_state(const Checkpoint& checkpoint,
   FEWBIT_TRY(state.block, size_of(json, "blocksize", name));
   FEWBIT_TRY(read_nested(json, state, name));
   return state;
+}
+
+Result<std::vector<float>> bitsandbytes_block_scales(const Checkpoint& checkpoint,
+                                                     const Module& module,
+                                                     const BitsandbytesState& state) {
+  const std::int64_t count = ceil_div(module.n * module.k, state.block);
+  return state.nested ? nested_scales(checkpoint, module, state, count)
+                      : read_floats(checkpoint, module, "weight.absmax", count);
+}
+
+Result<std::vector<float>> bitsandbytes_row_scales(const Checkpoint& checkpoint,
+                                                   const Module& module) {
+  FEWBIT_TRY(std::vector<float> scales, read_floats(checkpoint, module, "SCB", module.n));
+  for (float& scale : scales) scale /= 127.0F;
+  return scales;
 }
 
 }  // namespace fewbit

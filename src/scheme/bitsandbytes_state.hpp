@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "fewbit/scheme.hpp"
 
@@ -27,5 +28,14 @@ Result<BitsandbytesState> read_bitsandbytes_state(const Checkpoint& checkpoint,
 // Columns of a row that share a scale wherever the row begins: blocks run on from one row to the
 // next, so it is the block only where rows are whole blocks.
 std::int64_t bitsandbytes_group(const BitsandbytesState& state);
+
+// What the codes of a block are multiplied by, one value a block counted row after row.
+// Precondition: the module is readable. Errors: corrupt (types, numbers of values).
+Result<std::vector<float>> bitsandbytes_block_scales(const Checkpoint& checkpoint,
+                                                     const Module& module,
+                                                     const BitsandbytesState& state);
+// The same of 8-bit codes, one value a row: SCB is the largest magnitude of a row, 127 the code.
+Result<std::vector<float>> bitsandbytes_row_scales(const Checkpoint& checkpoint,
+                                                   const Module& module);
 
 }  // namespace fewbit

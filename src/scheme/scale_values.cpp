@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/convert.hpp"
+#include "core/float_convert.hpp"
 
 namespace fewbit {
 namespace {
@@ -62,7 +63,13 @@ bool count_bytes(DType dtype, std::span<const std::byte> bytes, ScaleCounts& cou
   std::array<std::byte, 256> codes{};
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
   std::array<float, 256> values{};
-  if (!convert_to_f32(dtype, codes, values)) return false;
+  if (dtype == DType::f8_e5m3) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = f8_e5m3_to_f32(static_cast<std::uint8_t>(i));
+    }
+  } else if (!convert_to_f32(dtype, codes, values)) {
+    return false;
+  }
   const std::array<std::uint64_t, 256> times = count_each_byte(bytes);
   for (std::size_t i = 0; i < values.size(); ++i) add_value(values[i], times[i], counts);
   return true;

@@ -2,10 +2,14 @@
 // Presence, types, shapes and values of GPTQ- and AWQ-like parts.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/checked.hpp"
 #include "scheme/group_index.hpp"
 #include "scheme/integer_layout.hpp"
 #include "scheme/integer_zeros.hpp"
+#include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -85,7 +89,39 @@ class IntegerModule {
     }
     if (!needed && zeros->bytes == 0) return;
     const bool fits = check_part(*zeros, "zeros", shapes_.qzeros_dtype, shapes_.qzeros);
-    if (fits && reads_values() && fit_.packing == Packing::words_k) validate_zero_fields(*zeros);
+    if (!fits || !reads_values()) return;
+    if (fit_.packing == Packing::words_k) validate_zero_fields(*zeros);
+    if (fit_.packing == Packing::shorts_gemv) validate_offsets(*zeros);
+  }
+
+  std::optional<ScaleCounts> count(const TensorInfo& info) const {
+    const auto counts =
+        count_scale_values(info.dtype, validation_.checkpoint.tensor(info).view.bytes);
+    validation_.checkpoint.release(info);
+    return counts;
+  }
+
+  // Zero points of 0 to 15 times minus their scale.
+  void validate_offsets(const TensorInfo& info) {
+    const auto offsets = count(info);
+    const TensorInfo* scales = part("scales");
+    if (!offsets || scales == nullptr) return;
+    if (offsets->not_finite > 0) {
+      add(Level::error, "zeros-value", info.name,
+          fmt::format("{} of {} are NaN or infinite", offsets->not_finite, offsets->values),
+          "zero points times minus their scale");
+    }
+    const auto factors = count(*scales);
+    if (!factors || !factors->has_number() || !offsets->has_number()) return;
+    // A scale below zero turns its zero point round; 16 leaves room for the rounding of f16.
+    const double scale = std::max(std::fabs(factors->smallest), std::fabs(factors->largest));
+    const double least = -16 * scale;
+    const double most = factors->negative > 0 ? 16 * scale : 0;
+    if (offsets->smallest >= least && offsets->largest <= most) return;
+    add(Level::warning, "zeros-value", info.name,
+        fmt::format("{:g} to {:g}", offsets->smallest, offsets->largest),
+        fmt::format("{:g} to {:g}: zero points times minus scales of at most {:g}", least, most,
+                    scale));
   }
 
   void validate_zero_fields(const TensorInfo& info) {

@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "core/checked.hpp"
+#include "scheme/bitsandbytes_state.hpp"
 #include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
 namespace {
+
+// No matrix has its largest weight below this: its scale is upside down.
+constexpr double vanishing_weight = 1e-12;
 
 constexpr std::string_view scale_names[] = {"weight_scale", "weight_scale_inv", "scale",
                                             "scales",       "scale_inv",        "scales_inv",
@@ -30,22 +36,25 @@ DType meaning(const Module& module, const TensorInfo& info) {
   return dtype_bits(scale) == 8 ? scale : info.dtype;
 }
 
-double largest_code(DType weight) {
-  switch (weight) {
+double largest_code(const Scheme& scheme) {
+  switch (scheme.weight) {
     case DType::f4_e2m1:
       return 6;
     case DType::f8_e4m3:
       return 448;
     case DType::f8_e4m3fnuz:
       return 240;
-    case DType::i8:
-    case DType::u8:
-      return 128;
-    case DType::i4:
-    case DType::u4:
-      return 8;
-    default:
+    case DType::f8_e5m2:
+    case DType::f8_e5m2fnuz:
+      return 57344;
+    case DType::nf3:
+    case DType::nf4:
       return 1;
+    default: {
+      // Integers: away from the middle, or from a zero point at either end.
+      const double codes = std::exp2(dtype_bits(scheme.weight));
+      return scheme.zero_points ? codes - 1 : codes / 2;
+    }
   }
 }
 
@@ -68,9 +77,11 @@ std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
   return scales > 0 ? static_cast<std::uint64_t>(all) / scales : 0;
 }
 
-// AutoRound lets a symmetric scale be negative, so that the largest weight has the lowest code.
+// AutoRound lets the scale of symmetric integers be negative, so that the largest weight has the
+// lowest code.
 Level negative_level(const Scheme& scheme) {
-  const bool usual = scheme.producer == Producer::auto_round && !scheme.zero_points;
+  const bool floats = dtype_name(scheme.weight).starts_with("f");
+  const bool usual = scheme.producer == Producer::auto_round && !scheme.zero_points && !floats;
   return usual ? Level::info : Level::warning;
 }
 
@@ -80,9 +91,26 @@ class ModuleScales {
       : validation_(validation), module_(module) {}
 
   void run() {
+    if (module_.scheme.producer == Producer::bitsandbytes) {
+      if (module_.unreadable.empty()) check_bitsandbytes();
+    } else {
+      check_parts();
+    }
+    check_size();
+    check_pre_quant_scale();
+  }
+
+ private:
+  // BitNet's only scale is a divisor of the whole matrix.
+  bool is_global(std::string_view suffix) const {
+    return one_of(suffix, global_names) ||
+           (module_.scheme.producer == Producer::ternary && suffix == "weight_scale");
+  }
+
+  void check_parts() {
     std::string_view first;
     for (const Module::Part& part : module_.parts) {
-      const bool global = one_of(part.suffix, global_names);
+      const bool global = is_global(part.suffix);
       if (!global && !one_of(part.suffix, scale_names)) continue;
       const TensorInfo* info = validation_.checkpoint.find(part.tensor);
       if (info == nullptr || info->blocks) continue;
@@ -99,10 +127,31 @@ class ModuleScales {
         check_scales(*info, *counts);
       }
     }
-    check_size();
   }
 
- private:
+  // Scales as they are computed from absmax and the tensors of its own coding, or from SCB.
+  void check_bitsandbytes() {
+    const bool blocks = module_.scheme.weight == DType::nf4;
+    const TensorInfo* info =
+        validation_.checkpoint.find(module_.part(blocks ? "weight.absmax" : "SCB"));
+    const auto scales = blocks ? block_scales() : row_scales();
+    if (info == nullptr || scales.empty()) return;
+    const auto counts = count_scale_values(DType::f32, std::as_bytes(std::span(scales)));
+    if (counts) check_scales(*info, *counts);
+  }
+
+  std::vector<float> block_scales() const {
+    const auto state = read_bitsandbytes_state(validation_.checkpoint, module_);
+    if (!state) return {};
+    auto scales = bitsandbytes_block_scales(validation_.checkpoint, module_, *state);
+    return scales ? *std::move(scales) : std::vector<float>();
+  }
+
+  std::vector<float> row_scales() const {
+    auto scales = bitsandbytes_row_scales(validation_.checkpoint, module_);
+    return scales ? *std::move(scales) : std::vector<float>();
+  }
+
   std::optional<ScaleCounts> count(const TensorInfo& info) {
     const Tensor tensor = validation_.checkpoint.tensor(info);
     const auto counts = count_scale_values(meaning(module_, info), tensor.view.bytes);
@@ -123,7 +172,8 @@ class ModuleScales {
           "finite scales above zero");
     };
     const bool exponents = meaning(module_, info) == DType::f8_e8m0;
-    report(Level::error, "scale-nan", counts.not_finite, exponents ? "NaN (255)" : "NaN");
+    report(Level::error, "scale-nan", counts.not_finite,
+           exponents ? "NaN (255)" : "NaN or infinite");
     report(negative_level(module_.scheme), "scale-negative", counts.negative, "negative");
     const std::uint64_t needed = scales_needed(module_);
     const std::uint64_t used = needed > 0 ? std::min(needed, counts.values) : counts.values;
@@ -132,7 +182,9 @@ class ModuleScales {
     report(Level::warning, "scale-zero", zero,
            erased > 0 ? fmt::format("zero, {} weights erased", erased) : "zero");
     if (dtype_bits(info.dtype) > 8) check_exponents(info, counts);
-    if (counts.has_number()) largest_ = std::max(largest_, double(counts.largest));
+    if (counts.has_number()) {
+      largest_ = std::max({largest_, double(counts.largest), -double(counts.smallest)});
+    }
     if (module_.experts > 1) keep_experts(info, per_expert_);
     seen_ = true;
   }
@@ -157,8 +209,9 @@ class ModuleScales {
           "a finite number above zero");
       return;
     }
-    divides_ =
-        module_.scheme.scale && module_.scheme.scale->global_direction == ScaleDirection::divide;
+    const bool ternary = module_.scheme.producer == Producer::ternary;
+    divides_ = ternary || (module_.scheme.scale &&
+                           module_.scheme.scale->global_direction == ScaleDirection::divide);
     if (counts.zero > 0 && divides_) {
       add(Level::error, "global-scale-value", info, fmt::format("{:g}", value),
           "a finite number above zero: scales are divided by it");
@@ -173,6 +226,10 @@ class ModuleScales {
     global_ = divides_ ? 1.0 / double(counts.smallest) : double(counts.largest);
     if (module_.experts > 1) keep_experts(info, per_expert_global_);
     global_info_ = &info;
+    if (ternary) {
+      largest_ = 1;
+      seen_ = true;
+    }
   }
 
   // The largest scale of each expert of a tensor that holds them all, one after another.
@@ -194,26 +251,49 @@ class ModuleScales {
   // The largest weight that codes and scales can make.
   void check_size() {
     if (!seen_ || exponents_) return;
-    const double largest = largest_ * global_ * largest_code(module_.scheme.weight);
-    if (largest <= implausible_weight) return;
-    const bool by_global = global_info_ != nullptr && global_ > 1.0;
-    // Decoded weights are f32 at most.
-    const bool too_large = largest > double(std::numeric_limits<float>::max());
+    size_ = largest_ * global_ * largest_code(module_.scheme);
+    const bool large = size_ > implausible_weight;
+    if (!large && (size_ == 0 || size_ >= vanishing_weight)) return;
+    const bool by_global = global_info_ != nullptr && (large ? global_ > 1.0 : global_ < 1.0);
     validation_.add(
-        module_, too_large ? Level::error : Level::warning,
-        by_global ? "global-scale-direction" : "scale-direction",
+        module_, level_of(size_), by_global ? "global-scale-direction" : "scale-direction",
         by_global ? global_info_->name : module_.name,
-        fmt::format("weights up to {:g}: scales up to {:g}{}", largest, largest_,
+        fmt::format("weights up to {:g}: scales up to {:g}{}", size_, largest_,
                     global_info_ != nullptr ? fmt::format(", global factor {:g}", global_) : ""),
-        by_global ? fmt::format("weights below {:g}; {:g} would be plausible the other way round",
-                                implausible_weight, 1.0 / global_)
-                  : fmt::format("weights below {:g}; is it a divisor?", implausible_weight));
+        expected_size(large, by_global));
+  }
+
+  std::string expected_size(bool large, bool by_global) const {
+    std::string range = large ? fmt::format("weights below {:g}", implausible_weight)
+                              : fmt::format("weights above {:g}", vanishing_weight);
+    if (!by_global) return range + (large ? "; is it a divisor?" : "");
+    return range + fmt::format("; {:g} would be plausible the other way round", 1.0 / global_);
+  }
+
+  // Decoded weights are f32 at most.
+  static Level level_of(double weight) {
+    return weight > double(std::numeric_limits<float>::max()) ? Level::error : Level::warning;
+  }
+
+  // Weights are multiplied by it where activations are not.
+  void check_pre_quant_scale() {
+    if (!seen_ || exponents_ || !module_.scheme.pre_quant_scale) return;
+    const TensorInfo* info = validation_.checkpoint.find(module_.part("pre_quant_scale"));
+    const auto counts = info != nullptr ? count(*info) : std::nullopt;
+    if (!counts || !counts->has_number()) return;
+    const double weight = size_ * double(counts->largest);
+    if (weight <= implausible_weight || size_ > implausible_weight) return;
+    add(level_of(weight), "pre-quant-scale-value", *info,
+        fmt::format("weights up to {:g}: up to {:g} without it, factors up to {:g}", weight, size_,
+                    counts->largest),
+        fmt::format("weights below {:g}", implausible_weight));
   }
 
   Validation& validation_;
   const Module& module_;
   double largest_ = 0;
   double global_ = 1;
+  double size_ = 0;  // the largest weight, without pre_quant_scale
   const TensorInfo* global_info_ = nullptr;
   bool seen_ = false;
   bool exponents_ = false;
