@@ -22,13 +22,20 @@ bool is_plain_table(const Draft& draft, const TensorInfo& info) {
   return info.dtype == DType::i64 || info.dtype == DType::boolean;
 }
 
+// Of linear layers and experts, whatever stands before: "mlp.experts", "ffn_up_exps", "q_proj".
+bool is_of_a_matrix(std::string_view name) {
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return last == "experts" || last.ends_with("_exps") || last.ends_with("_proj");
+}
+
 // A lone "scale" is the own parameter of a norm, a layer or Gemma's router, whose matrix is in
 // "router.proj"; not a quantization scale.
 bool is_lone_scale(const Draft& draft) {
   const Role role = draft.module.role;
   const bool has_one = role == Role::norm || role == Role::other ||
                        (role == Role::router && draft.module.name.ends_with(".router"));
-  return has_one && draft.tensors.size() == 1 && draft.module.parts.front().suffix == "scale" &&
+  return has_one && !is_of_a_matrix(draft.module.name) && draft.tensors.size() == 1 &&
+         draft.module.parts.front().suffix == "scale" &&
          is_plain_float(draft.tensors.front()->dtype);
 }
 
