@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
@@ -146,9 +148,9 @@ void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
 
 // With the first excluded entry that the other place lacks.
 std::string summary(const ModeloptConfig& config, const ModeloptConfig& other) {
-  const auto only = std::find_if(config.exclude.begin(), config.exclude.end(), [&](const auto& e) {
-    return std::find(other.exclude.begin(), other.exclude.end(), e) == other.exclude.end();
-  });
+  const std::unordered_set<std::string_view> there(other.exclude.begin(), other.exclude.end());
+  const auto only = std::find_if(config.exclude.begin(), config.exclude.end(),
+                                 [&](const auto& entry) { return !there.contains(entry); });
   return fmt::format("quant_algo {}, {} excluded entries{}", config.algorithm,
                      config.exclude.size(),
                      only == config.exclude.end() ? "" : ", " + quote(*only) + " only here");

@@ -2,6 +2,7 @@
 #include "scheme/modelopt_config.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "scheme/fused_names.hpp"
@@ -82,12 +83,11 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   ModeloptConfig config;
   config.where = declaration.where;
   config.algorithm = upper_ascii(string_of(block, "quant_algo"));
+  std::unordered_set<std::string> known;
   for (const std::string_view key :
        {"exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers"}) {
     for (std::string& entry : strings_of(block, key)) {
-      const bool is_new =
-          std::find(config.exclude.begin(), config.exclude.end(), entry) == config.exclude.end();
-      if (is_new) config.exclude.push_back(std::move(entry));
+      if (known.insert(entry).second) config.exclude.push_back(std::move(entry));
     }
   }
   config.group_sizes = group_sizes_of(block);

@@ -213,6 +213,8 @@ def faults():
         yield fault(f"one-scale-of-{name.lower()}", "config-algorithm", made, block(name), one)
     cut = put("weight_scale", np.full((48, 1), 120, np.uint8).view(ml_dtypes.float8_e8m0fnu))
     yield fault("mxfp8-row", "config-algorithm", mxfp8(rng, k=128), block("MXFP8"), cut)
+    many = [f"model.layers.{i}.x" for i in range(200_000)]  # in time in proportion
+    yield fault("many-excluded", "pattern-unmatched", fp8(rng), block("FP8", exclude_modules=many, ignore=many))
     yield fault("algorithm-unknown", "config-algorithm-unknown", fp8(rng), block("W2A2_DREAM"))
     yield fault("group-size", "config-group-size", int4(rng), block("W4A16_AWQ", group_size=64))
     table = {"model.layers.0.self_attn.o_proj": {"quant_algo": "NVFP4"}}
