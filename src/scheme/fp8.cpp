@@ -160,7 +160,8 @@ class Claim {
       return fmt::format("two scales, {} and {}: which one holds is not known", names[0], names[1]);
     }
     const TensorInfo& scale = *draft_.tensor(names[0]);
-    const ScaledMatrix matrix{module.experts, module.n, module.k, module.transposed};
+    const ScaledMatrix matrix{module.experts, module.n, module.k, module.transposed,
+                              is_pair(module)};
     const auto declared = config_ ? config_->block : std::nullopt;
     auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
                    ? fit_qkv()

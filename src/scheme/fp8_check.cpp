@@ -29,6 +29,13 @@ std::string block_text(const Granularity& block) {
   return fmt::format("{}x{}", block.rows, block.cols);
 }
 
+std::string granularity_text(const Granularity& grid) {
+  if (is_block(grid)) return block_text(grid);
+  if (grid == Granularity{0, 1}) return "a scale a column";
+  if (grid.rows > 1) return fmt::format("a scale for {} rows", grid.rows);
+  return grid.rows == 1 ? "a scale a row" : "one scale";
+}
+
 // Rows of scales as stored, and the fit behind them.
 struct Stored {
   std::string name;
@@ -84,15 +91,13 @@ void check_block(const Fp8Config& config, const Module& module, const Stored& st
   if (stored.fit.pieces > 1) grid.rows = stored.fit.block_rows;
   if (!config.block || grid == *config.block) return;
   // Groups are told by the tensors alone, and one block is as large as the matrix or larger.
-  const bool whole = grid == Granularity{0, 0} || grid == Granularity{1, 0};
+  const bool whole = grid.cols == 0 || grid == Granularity{0, 1};
   const bool one = config.block->rows >= module.n && config.block->cols >= module.k;
   if (!is_block(grid) && (!whole || one)) return;
   groups.add(module.role,
              {Level::warning, "config-block-size", module.name,
               fmt::format("{} says blocks of {}", config.where, block_text(*config.block)),
-              fmt::format("{}, as the scales say", is_block(grid)   ? block_text(grid)
-                                                   : grid.rows == 1 ? std::string("a scale a row")
-                                                                    : std::string("one scale"))});
+              granularity_text(grid) + ", as the scales say"});
 }
 
 // "torch.float8_e4m3fn", "float8_e4m3", "e4m3": one format.

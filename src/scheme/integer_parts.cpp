@@ -29,7 +29,7 @@ std::string read_scale(const Draft& draft, const IntegerOptions& options, Scheme
   if (scale->dtype != DType::f32 && scale->dtype != DType::f16 && scale->dtype != DType::bf16) {
     return fmt::format("weight_scale {}, expected f32, f16 or bf16", text(*scale));
   }
-  const ScaledMatrix matrix{module.experts, module.n, module.k};
+  const ScaledMatrix matrix{module.experts, module.n, module.k, false, is_pair(module)};
   std::optional<Granularity> declared;
   if (options.group_size) declared = Granularity{1, *options.group_size};
   const auto fit = fit_scale(matrix, scale->shape, declared);

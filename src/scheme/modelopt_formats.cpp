@@ -94,7 +94,7 @@ class Claim {
     const Module& module = draft_.module;
     const TensorInfo* scale = draft_.tensor("weight_scale");
     if (scale == nullptr) return "codes without weight_scale";
-    const ScaledMatrix matrix{module.experts, module.n, module.k};
+    const ScaledMatrix matrix{module.experts, module.n, module.k, false, is_pair(module)};
     const auto fit = fit_scale(matrix, scale->shape, std::nullopt);
     if (!fit || fit->granularity.rows > 1) {
       return fmt::format(

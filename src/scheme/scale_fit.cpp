@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/checked.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -91,6 +92,7 @@ std::optional<ScaleFit> fit_pieces(const ScaledMatrix& matrix, const Grid& grid,
   for (std::int64_t pieces = 2; pieces <= most_pieces; ++pieces) {
     if (matrix.n % pieces != 0 || grid.rows % pieces != 0) continue;
     const std::int64_t piece = matrix.n / pieces;
+    if (piece < block.rows) break;
     if (ceil_div(piece, block.rows) != grid.rows / pieces) continue;
     ScaleFit fit;
     fit.granularity = {std::gcd(piece, block.rows), block.cols};
@@ -113,10 +115,12 @@ std::optional<ScaleFit> fit_grid(const ScaledMatrix& matrix, const Grid& grid,
   }
   if (grid.rows == 1 && grid.cols == 1) return fit;
   // Fused gate and up, each with a scale of its own.
-  if (grid.rank == 1 && grid.rows == 2 && matrix.n % 2 == 0 && matrix.n > 2) {
+  if (matrix.pair && grid.rank == 1 && grid.rows == 2 && matrix.n % 2 == 0 && matrix.n > 2) {
     fit.granularity = {matrix.n / 2, 0};
     return fit;
   }
+  // A vector is no grid of blocks.
+  if (grid.rank == 1 && grid.rows != matrix.n && grid.cols != matrix.k) return std::nullopt;
   if (const auto found = fit_blocks(matrix, grid)) {
     fit.granularity = *found;
     return fit;
@@ -173,6 +177,12 @@ std::int64_t groups(std::int64_t size, std::int64_t each) {
 }
 
 }  // namespace
+
+bool is_pair(const Module& module) {
+  const std::string_view last = split_dots(module.name).back();
+  return module.role == Role::gate_up_proj || module.role == Role::shared_gate_up_proj ||
+         last == "gate_up_proj" || last == "w13" || last == "in_proj_ba";
+}
 
 std::optional<ScaleFit> fit_scale(const ScaledMatrix& matrix, const Shape& scale,
                                   const std::optional<Granularity>& declared) {

@@ -18,7 +18,11 @@ struct ScaledMatrix {
   std::int64_t n = 0;
   std::int64_t k = 0;
   bool transposed = false;  // stored as [experts, k, n]
+  bool pair = false;        // two matrices one above the other, as gate and up are
 };
+
+// Whether a module holds two matrices of as many rows, by its role or name.
+bool is_pair(const Module& module);
 
 // Scales of one matrix as stored: rows x cols of them. `per_expert`: the tensor begins with one
 // such grid an expert, otherwise all experts share it.
@@ -29,7 +33,8 @@ struct ScaleFit {
   bool per_expert = false;
   // The grid stands the other way round, [cols, rows], as the codes do.
   bool transposed = false;
-  // Above 1: the matrix was quantized in that many pieces of n / pieces rows, each with its own
+  // Above 1: the matrix was quantized in that many pieces of n / pieces rows (of a block at least),
+  // each with its own
   // grid below the one before; granularity.rows divides both a piece and a stored block, so stored
   // rows are to be repeated (stored_scale_row).
   std::int64_t pieces = 1;
@@ -38,7 +43,7 @@ struct ScaleFit {
 
 // Understands [], [1], [n], [n, 1], [ceil(n/b0), ceil(k/b1)] for the block that the config declares
 // and for blocks of powers of two, [r, 1, c, 1], groups of g along k, one scale a half of the rows
-// ([2], of fused gate and up), and all of them behind [experts]. Beside transposed codes a
+// ([2], of a pair), and all of them behind [experts]. Beside transposed codes a
 // grid is read as they are, and else as [rows, columns]. Tensors outrank `declared`. Empty: none of
 // these, or two of them ([experts, n] with n = k).
 std::optional<ScaleFit> fit_scale(const ScaledMatrix& matrix, const Shape& scale,

@@ -24,7 +24,7 @@ TEST(ScaleFit, ShapesOfTheFieldAreUnderstood) {
            Row{{0, 24, 40}, {24}, {}, {1, 0}},
            Row{{0, 24, 40}, {24, 1}, {}, {1, 0}},
            Row{{0, 24, 40}, {1, 40}, {}, {0, 1}},
-           Row{{0, 24, 40}, {2}, {}, {12, 0}},
+           Row{{0, 24, 40, false, true}, {2}, {}, {12, 0}},
            Row{{0, 300, 200}, {3, 2}, {}, block},
            Row{{0, 300, 200}, {3, 1, 2, 1}, {}, block},
            Row{{0, 300, 200}, {5, 4}, {}, {64, 64}},
@@ -63,7 +63,7 @@ TEST(ScaleFit, BesideTransposedCodesTheGridIsReadAsTheyAre) {
     Granularity expected;
     bool transposed;
   };
-  const ScaledMatrix matrix{4, 300, 200, true};
+  const ScaledMatrix matrix{4, 300, 200, true, true};
   for (const Turned& row :
        {Turned{{}, {0, 0}, false}, Turned{{4}, {0, 0}, false}, Turned{{4, 1, 300}, {1, 0}, true},
         Turned{{4, 300, 1}, {1, 0}, false}, Turned{{4, 300}, {1, 0}, false},
@@ -80,6 +80,10 @@ TEST(ScaleFit, BesideTransposedCodesTheGridIsReadAsTheyAre) {
 TEST(ScaleFit, OtherShapesAreRefused) {
   for (const auto& [matrix, scale] : std::vector<std::pair<ScaledMatrix, Shape>>{
            {{0, 24, 40}, {23}},
+           {{0, 24, 40}, {2}},       // no pair
+           {{4, 24, 40}, {4, 2}},    // no pairs
+           {{0, 24, 40}, {12, 1}},   // pieces of two rows
+           {{0, 256, 384}, {8, 3}},  // pieces of 32 rows
            {{0, 24, 40}, {24, 1, 1}},
            {{0, 24, 40}, {0}},
            {{0, 300, 200}, {2, 2}},  // blocks of 256x128
