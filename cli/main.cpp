@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "command.hpp"
+#include "printable.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -85,7 +87,13 @@ int run(int argc, char** argv, bool json) {
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
-    if (app.exit(error) == 0) return exit_fine;
+    // A word of the command line stands in its messages.
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = app.exit(error, out, err);
+    print_out("{}", Lines{out.str()});
+    print_err("{}", Lines{err.str()});
+    if (code == 0) return exit_fine;
     print_usage_error(error.what(), json);
     return exit_usage;
   }

@@ -264,10 +264,10 @@ class ModuleScales {
   }
 
   std::string expected_size(bool large, bool by_global) const {
-    std::string range = large ? fmt::format("weights below {:g}", implausible_weight)
-                              : fmt::format("weights above {:g}", vanishing_weight);
-    if (!by_global) return range + (large ? "; is it a divisor?" : "");
-    return range + fmt::format("; {:g} would be plausible the other way round", 1.0 / global_);
+    if (!large) return fmt::format("weights above {:g}", vanishing_weight);
+    if (!by_global) return fmt::format("weights below {:g}; is it a divisor?", implausible_weight);
+    return fmt::format("weights below {:g}; {:g} would be plausible the other way round",
+                       implausible_weight, 1.0 / global_);
   }
 
   // Decoded weights are f32 at most.

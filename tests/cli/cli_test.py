@@ -34,6 +34,13 @@ class Terminal(unittest.TestCase):
                 self.assertNotIn("\x1b", text)
                 self.assertIn("\\x1b[2Jx" if command[0] == "eval" else "\\x1b[31mred\\x0ax", text)
 
+    def test_words_of_the_command_line_can_not_either(self):
+        for args in (("check", MODEL, "--\x1b[31m"), ("--\x1b[31m",), ("check", MODEL, "x\x1b[31m")):
+            result = run(*args)
+            self.assertEqual(result.returncode, 2)
+            self.assertNotIn("\x1b", result.stdout + result.stderr)
+            self.assertIn("\\x1b[31m", result.stderr)
+
     def test_no_command_lets_a_name_reorder_hide_or_break_a_line(self):
         name = "a\nb\u2028c\u202ed\u2066e\u200bf\u0085g\u061ch\U000e0041i\x7fj"
         shown = "a\\x0ab\\u{2028}c\\u{202e}d\\u{2066}e\\u{200b}f\\u{0085}g\\u{061c}h\\u{e0041}i\\x7fj"

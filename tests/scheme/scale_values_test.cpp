@@ -110,7 +110,19 @@ TEST(ValidateScaleValues, AnExpertThatNothingReachedIsNamed) {
   const std::vector<Finding> findings = findings_of(small);
   EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 up_proj", "experts 0 (1 of 2)")));
   EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 gate_proj", "up to 1e-23")));
-  EXPECT_EQ(findings.size(), 2U);
+  const std::string none = "weights up to 6e-23: scales up to 1, global factor 1e-23";
+  EXPECT_THAT(findings, Contains(finding("global-scale-direction", "gate_proj", none.c_str())));
+  EXPECT_THAT(findings, Contains(finding("global-scale-direction", "up_proj", none.c_str())));
+  EXPECT_EQ(findings.size(), 4U);
+}
+
+TEST(ValidateScaleValues, E5M3HasOneNaNAndNoSign) {
+  const std::vector<std::byte> codes = {std::byte{255}, std::byte{254}, std::byte{0}};
+  const auto counts = count_scale_values(DType::f8_e5m3, codes);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->not_finite, 1U);
+  EXPECT_EQ(counts->zero, 1U);
+  EXPECT_EQ(counts->largest, 114688.0F);
 }
 
 TEST(ValidateScaleValues, ExpertsOfOneTensorAreLookedAtOneByOne) {
