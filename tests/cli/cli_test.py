@@ -35,7 +35,7 @@ class Terminal(unittest.TestCase):
                 self.assertIn("\\x1b[2Jx" if command[0] == "eval" else "\\x1b[31mred\\x0ax", text)
 
     def test_words_of_the_command_line_can_not_either(self):
-        for args in (("check", MODEL, "--\x1b[31m"), ("--\x1b[31m",), ("check", MODEL, "x\x1b[31m")):
+        for args in (("check", MODEL, "--\x1b[31m"), ("check", MODEL, "x\x1b[31m"), ("x\x1b[31m",)):
             result = run(*args)
             self.assertEqual(result.returncode, 2)
             self.assertNotIn("\x1b", result.stdout + result.stderr)
