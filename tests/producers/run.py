@@ -8,9 +8,11 @@ usage: run.py FEWBIT [NAME…]     only cases whose name contains a NAME
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,21 +161,31 @@ def all_cases():
         yield from getattr(module, "cases", tuple)()
 
 
-def main():
-    program, *names = sys.argv[1:]
-    count, failed, seen = 0, 0, set()
+def wanted_cases(names):
+    seen = set()
     for case in all_cases():
         if names and not any(name in case.name for name in names):
             continue
         if case.name in seen:
             sys.exit(f"two cases are named {case.name}")
         seen.add(case.name)
-        with tempfile.TemporaryDirectory() as scratch:
-            problems = problems_of(program, case, Path(scratch))
-        count += 1
-        failed += bool(problems)
-        for problem in problems:
-            print(f"{case.name}: {problem}")
+        yield case
+
+
+def tried(program, case):
+    with tempfile.TemporaryDirectory() as scratch:
+        return case.name, problems_of(program, case, Path(scratch))
+
+
+def main():
+    program, *names = sys.argv[1:]
+    count, failed = 0, 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, problems in pool.map(lambda case: tried(program, case), wanted_cases(names)):
+            count += 1
+            failed += bool(problems)
+            for problem in problems:
+                print(f"{name}: {problem}")
     print(f"{count} checkpoints, {failed} failed")
     sys.exit(count == 0 or failed > 0)
 
