@@ -57,7 +57,7 @@ class SameModel(Scratch):
         self.assertEqual((report["experts"], report["layers"]), (96, 6))
         self.assertEqual(report["verified_experts"], 96)
 
-    @unittest.skipUnless("FEWBIT_TEST_MEMORY" in os.environ, "only where memory is not instrumented")
+    @unittest.skipUnless("FEWBIT_TEST_MEMORY" in os.environ, "FEWBIT_TEST_MEMORY is not set: for the g++ build without sanitizers, which have memory of their own")
     def test_memory_is_an_expert_a_thread_whatever_the_size(self):
         peaks = []
         for experts in (16, 128):  # of 442 kB each

@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of check, inspect and explain, as text and JSON.
+
+usage: report_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+
+from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, run, run_json, run_json_env, write_tensors
+
+
+class Inspect(unittest.TestCase):
+    """Statistics of tensors that hold anything."""
+
+    def stats(self, dtype, data, size):
+        with tempfile.TemporaryDirectory() as folder:
+            write_tensors(pathlib.Path(folder), {"t": (dtype, [len(data) // size], data)})
+            return (run_json(self, "inspect", folder, "t"), run("inspect", folder, "t").stdout)
+
+    def test_f64_is_not_narrowed(self):
+        values = (1e300, -3e-320, 0.0, 1 + 2.0**-40)
+        report, text = self.stats("F64", struct.pack("<4d", *values), 8)
+        self.assertEqual((report["infinite"], report["zero"], report["negative"]), (0, 1, 1))
+        self.assertEqual((report["min"], report["max"]), (-3e-320, 1e300))
+        self.assertAlmostEqual(report["mean"], 2.5e299, delta=1e286)
+        self.assertAlmostEqual(report["rms"], 5e299, delta=1e286)
+        self.assertEqual({b["exponent"]: b["count"] for b in report["histogram_log2"]},
+                         {-1062: 1, 0: 1, 996: 1})
+        self.assertIn("2^-1062", text)
+        self.assertIn("2^996", text)
+
+    def test_outliers_have_their_own_bars(self):
+        report, text = self.stats("F32", struct.pack("<4f", 2.0**100, 2.0**-120, 2.0**-149, 1), 4)
+        self.assertEqual([b["exponent"] for b in report["histogram_log2"]], [-149, -120, 0, 100])
+        for label in ("2^-149", "2^-120", "2^100"):
+            self.assertIn(label, text)
+
+    def test_very_many_magnitudes_are_all_counted(self):
+        report, text = self.stats("F64", struct.pack("<200d", *(2.0**n for n in range(-100, 100))), 8)
+        self.assertEqual(len(report["histogram_log2"]), 200)
+        self.assertRegex(text, r"<2\^36 +136 ")
+
+    def test_without_a_finite_value_there_are_no_statistics(self):
+        report, text = self.stats("F32", struct.pack("<2f", float("nan"), float("inf")), 4)
+        self.assertEqual((report["nan"], report["infinite"]), (1, 1))
+        self.assertEqual([report[k] for k in ("min", "max", "mean", "rms")], [None] * 4)
+        self.assertIn("no finite value", text)
+        self.assertNotIn("min 0", text)
+
+    def test_a_zero_byte_in_a_gguf_name_is_refused(self):
+        for name, key in ((b"a\0b", b"k"), (b"a", b"k\0")):
+            data = struct.pack("<4sIQQ", b"GGUF", 3, 1, 1)
+            data += struct.pack("<Q", len(key)) + key + struct.pack("<II", 4, 1)
+            data += struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, 1, 0, 0)
+            data += b"\0" * (-len(data) % 32) + b"\0" * 4
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "m.gguf")
+                path.write_bytes(data)
+                result = run("inspect", path)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("\\x00", result.stderr)
+                self.assertIn("holds a zero byte", result.stderr)
+
+
+class Reports(unittest.TestCase):
+    def test_check_names_every_scheme_and_finds_nothing_wrong(self):
+        report = run_json(self, "check", MODEL)
+        self.assertEqual(report["producer"], "ModelOpt")
+        self.assertTrue(report["runnable"])
+        experts = [r for r in report["inventory"] if r["role"].startswith("expert")]
+        self.assertEqual(sum(r["modules"] for r in experts), 288)
+        self.assertTrue(all("NVFP4" in r["scheme"] for r in experts))
+        self.assertFalse([f for f in report["findings"] if f["level"] != "info"])
+
+    def test_check_sums_up_every_scheme(self):
+        report = run_json(self, "check", MODEL)
+        schemes = {s["scheme"].split()[-1 if " " not in s["scheme"] else 1]: s for s in report["schemes"]}
+        experts, plain = schemes["NVFP4"], schemes["bf16"]
+        weights = 6 * 16 * 3 * 128 * 256
+        self.assertEqual((experts["tensors"], experts["parameters"]), (288 * 3, weights))
+        # Half a byte a code, a byte a group of 16, a factor of four bytes a matrix.
+        self.assertEqual(experts["bytes"], weights // 2 + weights // 16 + 288 * 4)
+        self.assertAlmostEqual(experts["bits_a_weight"], experts["bytes"] * 8 / weights, places=6)
+        self.assertEqual(plain["bytes"], 2 * plain["parameters"])
+        self.assertEqual(sum(s["tensors"] for s in report["schemes"]), report["tensors"])
+        self.assertEqual(sum(s["bytes"] for s in report["schemes"]), report["bytes"])
+        text = run("check", MODEL).stdout
+        self.assertIn("by scheme, all roles together", text)
+        self.assertIn("bits a weight", text)
+
+    def test_check_plans_memory_and_splits(self):
+        report = run_json(self, "check", MODEL)
+        memory = report["memory"]
+        self.assertEqual(memory["stored"], report["bytes"])
+        # Experts are packed to their own size and a factor; all else is read in place.
+        self.assertLessEqual(abs(memory["prepared"] - memory["stored"]), 8192)
+        self.assertGreater(memory["packed"], 0)
+        self.assertEqual(sum(memory["matrices_by_backend"].values()), 6 * (16 * 3 + 4 + 1))
+        tensor = {p["ranks"]: p for p in report["splits"]["tensor_parallel"]}
+        self.assertEqual([tensor[n]["fit"] for n in (1, 2, 4, 8, 16)], ["even"] * 4 + ["none"])
+        self.assertEqual(tensor[2]["reasons"], [])
+        self.assertIn("each is held by 2 ranks", tensor[4]["reasons"][0]["why"])
+        self.assertTrue(any("0.5 groups of 16" in r["why"] for r in tensor[16]["reasons"]))
+        self.assertEqual(sorted(tensor), list(range(1, 65)))
+        # 8 heads can't be shared by 3; the experts' 8 groups can.
+        self.assertEqual((tensor[3]["fit"], tensor[3]["experts_fit"]), ("none", "uneven"))
+        experts = {p["ranks"]: p["fit"] for p in report["splits"]["expert_parallel"]}
+        self.assertEqual(experts, {n: "none" if n > 16 else "even" if 16 % n == 0 else "uneven"
+                                   for n in range(1, 65)})
+        text = run("check", MODEL).stdout
+        self.assertIn("TP 1, 2  evenly", text)
+        self.assertLess(len(text.splitlines()), 60)
+
+    def test_check_explain_and_prepare_agree_on_every_split(self):
+        plans = run_json(self, "check", MODEL)["splits"]
+        backends = run_json(self, "explain", MODEL)["splits"]
+        for kind, option, examined in (("tensor_parallel", "--tp", (1, 2, 3, 5, 8, 9, 12, 16)),
+                                       ("expert_parallel", "--ep", (3, 16, 17))):
+            alone = {p["ranks"]: p["experts_fit"] for p in plans[kind]}
+            for backend in backends:
+                legal = {v["ranks"]: v["legal"] for v in backend[kind]}
+                self.assertEqual(legal, {n: fit != "none" for n, fit in alone.items()},
+                                 (backend["backend"], kind))
+            for ranks in examined:
+                fits = alone[ranks] != "none"
+                asked = run("explain", MODEL, option, ranks)
+                self.assertEqual(asked.returncode == 0, fits, (option, ranks))
+                with tempfile.TemporaryDirectory() as folder:
+                    args = ("-o", pathlib.Path(folder) / "out", option, ranks, "--rank", 0)
+                    self.assertEqual(run("prepare", MODEL, *args).returncode == 0, fits)
+        self.assertIn("whole model, TP 3: not the whole model; its experts alone unevenly",
+                      run("explain", MODEL, "--tp", 3).stdout)
+        self.assertIn("intermediate_size 128 in runs of 16 over 16 ranks, expected one of 1 to 8",
+                      run("explain", MODEL, "--tp", 16).stderr)
+
+    def test_explain_lists_backends_with_reference_last(self):
+        report = run_json(self, "explain", MODEL)
+        names = [c["backend"] for c in report["candidates"]]
+        self.assertEqual(names[-1], "reference")
+        self.assertIn(report["chosen"], names)
+
+    def test_explain_for_another_machine_gives_reasons_with_numbers(self):
+        report = run_json(self, "explain", MODEL, "--device", "cpu:generic")
+        refused = [c for c in report["candidates"] if not c["usable"]]
+        self.assertTrue(refused)
+        for candidate in refused:
+            self.assertTrue(candidate["refusals"])
+            for refusal in candidate["refusals"]:
+                self.assertTrue(refusal["needs"] and refusal["has"])
+
+    def test_explain_tells_what_another_engine_would_choose(self):
+        report = run_json(self, "explain", MODEL, "--engine", "vllm", "--device", "sm_90")
+        self.assertEqual((report["engine"], report["chosen"]), ("vLLM", "marlin"))
+        self.assertFalse(report["runs_here"])
+        self.assertEqual(report["problem"]["hidden_size"], 256)
+        self.assertIn("NVFP4", report["problem"]["gate_up"]["text"])
+        tensor = {s["backend"]: s["tensor_parallel"] for s in report["splits"]}["marlin"]
+        self.assertEqual([t["ranks"] for t in tensor if t["legal"]], [1, 2, 4, 8])
+        forced = run("explain", MODEL, "--engine", "vllm", "--device", "sm_90",
+                     "--backend", "batched_marlin", "--json")
+        self.assertEqual(forced.returncode, 1)
+        self.assertIn("token exchange", json.loads(forced.stdout)["error"])
+        here = run("explain", MODEL, "--backend", "marlin")
+        self.assertEqual(here.returncode, 2)
+        self.assertIn("run by vLLM, not by fewbit", here.stderr)
+
+    def test_explain_has_the_choice_above_the_table_and_the_names_in_its_help(self):
+        text = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--engine", "vllm", "--device", "sm_120").stdout
+        lines = text.splitlines()
+        chosen = [i for i, line in enumerate(lines) if line.startswith("chosen ")]
+        table = [i for i, line in enumerate(lines) if line.startswith("backends of vLLM")]
+        self.assertEqual((len(chosen), len(table)), (1, 1))
+        self.assertLess(chosen[0], table[0])
+        self.assertIn("  Mixtral-8x7B: bf16, ", run("explain", "--help").stdout)
+        none = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_90").stdout
+        self.assertIn("chosen   none: no backend can run it", none)
+
+    def test_explain_knows_published_layers(self):
+        args = ("explain", "--problem", "Qwen3-30B-A3B/gptq-int4-g128", "--engine", "vllm")
+        report = run_json(self, *args, "--device", "sm_80", "--tp", "2")
+        self.assertEqual(report["problem"]["intermediate_size"], 384)
+        self.assertEqual(report["chosen"], "marlin")
+        wrong = run(*args, "--device", "sm_80", "--tp", "5")
+        self.assertIn("intermediate_size 768 in runs of 128 over 5 ranks, expected one of 1 to 3, 6",
+                      wrong.stderr)
+        self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
+        self.assertEqual(run("explain").returncode, 2)
+
+    def test_prepare_for_another_engine_needs_its_device_and_refuses_what_it_can_not_hold(self):
+        with tempfile.TemporaryDirectory() as folder:
+            args = ("prepare", MODEL, "-o", pathlib.Path(folder) / "out", "--backend", "marlin")
+            self.assertIn("needs a CUDA device, has CPU", run(*args).stderr)
+            # The kernels have one global scale for gate and up; this model has two.
+            result = run(*args, "--device", "sm_90")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("gate and up of 16 experts have two global scales", result.stderr)
+
+    def test_check_asks_for_any_device(self):
+        report = run_json(self, "check", MODEL, "--device", "sm_90")
+        self.assertEqual([e["chosen"] for e in report["engines"]], ["marlin", "", ""])
+        self.assertIn("vLLM marlin", run("check", MODEL, "--device", "sm_90").stdout)
+        foreign = run_json(self, "backends", "--foreign", "--device", "xpu")
+        self.assertTrue(all(not b["runs_here"] for b in foreign))
+        self.assertEqual([b["name"] for b in foreign if b["usable"]], ["xpu_int4", "xpu_mxfp4"])
+
+    @unittest.skipUnless(os.environ.get("FEWBIT_TEST_PERPLEXITY"), "FEWBIT_TEST_PERPLEXITY is not set: for the g++ build without sanitizers, others are too slow")
+    def test_perplexity_is_that_of_the_format(self):
+        report = run_json(self, "eval", MODEL, "--text", MODEL / "val.txt")
+        self.assertEqual(report["tokens_scored"], 40960)
+        self.assertAlmostEqual(report["perplexity"], REFERENCE_PERPLEXITY, delta=0.37)
+        for key in ("mean_nll", "tokens_per_second", "peak_rss_bytes"):
+            self.assertGreater(report[key], 0)
+
+    def test_eval_of_a_short_text_counts_its_tokens(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write((MODEL / "val.txt").read_text()[:6000])
+            text.flush()
+            report = run_json(self, "eval", MODEL, "--text", text.name, "--window", "256")
+        self.assertGreater(report["tokens_scored"], 0)
+        self.assertEqual(report["tokens_scored"] % 256, 0)
+        self.assertTrue(1 < report["perplexity"] < 1000)
+
+    def test_generation_is_the_same_for_a_seed(self):
+        args = ("generate", MODEL, "--prompt", "So she was", "--max-tokens", "12")
+        args += ("--temperature", "0.8", "--seed", "7")
+        first = run_json(self, *args)
+        second = run_json(self, *args, "--threads", "1")
+        self.assertEqual(first["ids"], second["ids"])
+        self.assertEqual(first["new_tokens"], 12)
+
+    def test_bench_measures_a_layer_against_limits_of_the_same_run(self):
+        report = run_json(self, "bench", "tiny-moe", "--tokens", "1,4", "--seconds", "0.05")
+        self.assertEqual([t["tokens"] for t in report[0]["timings"]], [1, 4])
+        self.assertGreater(report[0]["read_bytes_per_second"], 0)
+        self.assertIn("tiny-moe", run("bench", "unknown").stderr)
+
+    def test_cpu_backends_and_inspect_give_json(self):
+        self.assertIn("generic", run_json(self, "cpu")["built_for"])
+        self.assertEqual(run_json(self, "backends")[-1]["name"], "reference")
+        self.assertEqual(len(run_json(self, "inspect", MODEL)), 344)
+        codes = run_json(self, "inspect", MODEL, "model.layers.0.mlp.experts.3.up_proj.weight")
+        self.assertEqual((codes["decoded"], codes["elements"], codes["nan"]), (True, 128 * 256, 0))
+        self.assertGreater(codes["rms"], 0)
+        self.assertLess(codes["max"], 1)
+        self.assertIn("decoded as ModelOpt NVFP4", run("inspect", MODEL, codes["tensor"]).stdout)
+        scale = "model.layers.0.mlp.experts.3.up_proj.weight_scale"
+        self.assertEqual(run_json(self, "inspect", MODEL, scale)["nan"], 0)
+
+
+    def test_experts_are_listed_by_their_numbers(self):
+        names = [m["name"] for m in run_json(self, "inspect", MODEL)]
+        experts = [n.split(".")[5] for n in names if n.startswith("model.layers.0.mlp.experts.")]
+        self.assertEqual(experts, sorted(experts, key=int))
+
+    def test_what_the_environment_forces_is_seen(self):
+        self.assertEqual(run_json_env(self, {"FEWBIT_THREADS": "1"}, "cpu")["threads_in_use"], 1)
+        self.assertEqual(run("cpu", env={"FEWBIT_THREADS": "abc"}).returncode, 2)
+        self.assertIn("FEWBIT_BACKEND forces reference",
+                      run("backends", env={"FEWBIT_BACKEND": "reference"}).stdout)
+        self.assertEqual(run("check", MODEL, env={"FEWBIT_BACKEND": "frob"}).returncode, 2)
+        forced = run("check", MODEL, env={"FEWBIT_BACKEND": "cpu_avx512", "FEWBIT_ISA": "generic"})
+        self.assertEqual(forced.returncode, 1)
+        self.assertIn("layer-not-runnable  FEWBIT_BACKEND", forced.stdout)
+        self.assertNotIn("fewbit convert", forced.stdout)
+
+    def test_explain_gives_the_layer_in_json(self):
+        problem = run_json(self, "explain", MODEL)["problem"]
+        sizes = [problem[key] for key in ("hidden_size", "intermediate_size", "num_experts", "top_k")]
+        self.assertEqual(sizes, [256, 128, 16, 4])
+        self.assertIn("NVFP4", problem["gate_up"]["text"])
+        self.assertIn("NVFP4", problem["down"]["text"])
+
+    def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(self):
+        whole = run("inspect", MODEL, "model.layers.0.mlp.experts.3.up_proj").stdout
+        self.assertGreater(max(map(len, whole.splitlines())), 60)
+        main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        args = [FEWBIT, "inspect", str(MODEL), "model.layers.0.mlp.experts.3.up_proj"]
+        subprocess.run(args, stdout=other, timeout=60, check=True)
+        os.close(other)
+        shown = os.read(main, 1 << 16).decode().replace("\r", "")
+        os.close(main)
+        self.assertLessEqual(max(map(len, shown.splitlines())), 60)
+        self.assertEqual("".join(shown.split()), "".join(whole.split()))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=1)

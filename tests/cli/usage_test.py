@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the fewbit tool says of wrong options, and what reaches a terminal.
+
+usage: usage_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import json
+import pathlib
+import struct
+import sys
+import tempfile
+import unittest
+
+from cli_case import MODEL, run, run_json, write_tensors
+
+
+class Terminal(unittest.TestCase):
+    def test_names_in_a_file_can_not_steer_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header = json.dumps(
+                {"\x1b[31mred\nx": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+            pathlib.Path(folder, "model.safetensors").write_bytes(
+                struct.pack("<Q", len(header)) + header + b"1234")
+            pathlib.Path(folder, "config.json").write_text('{"model_type": "q\\u001b[2Jx"}')
+            for command in (("check",), ("inspect",), ("eval", "--text", MODEL / "val.txt")):
+                result = run(command[0], folder, *command[1:])
+                text = result.stdout + result.stderr
+                self.assertNotIn("\x1b", text)
+                self.assertIn("\\x1b[2Jx" if command[0] == "eval" else "\\x1b[31mred\\x0ax", text)
+
+    def test_words_of_the_command_line_can_not_either(self):
+        for args in (("check", MODEL, "--\x1b[31m"), ("check", MODEL, "x\x1b[31m"), ("x\x1b[31m",)):
+            result = run(*args)
+            self.assertEqual(result.returncode, 2)
+            self.assertNotIn("\x1b", result.stdout + result.stderr)
+            self.assertIn("\\x1b[31m", result.stderr)
+
+    def test_no_command_lets_a_name_reorder_hide_or_break_a_line(self):
+        name = "a\nb\u2028c\u202ed\u2066e\u200bf\u0085g\u061ch\U000e0041i\x7fj"
+        shown = "a\\x0ab\\u{2028}c\\u{202e}d\\u{2066}e\\u{200b}f\\u{0085}g\\u{061c}h\\u{e0041}i\\x7fj"
+        with tempfile.TemporaryDirectory() as folder:
+            write_tensors(pathlib.Path(folder), {name: ("F32", [2], struct.pack("<2f", 1, -2)),
+                                                 name + ".weight_scale": ("I64", [1], b"12345678")})
+            for args in (("check",), ("inspect",), ("inspect", name), ("inspect", name + "x"),
+                         ("inspect", name + ".weight_scale"), ("convert", "-o", folder + "/" + name, "--to", "bf16"),
+                         ("eval", "--text", "/none" + name), ("explain",), ("prepare", "-o", folder + "/" + name),
+                         ("quantize", "-o", folder + "/" + name)):
+                result = run(args[0], folder, *args[1:])
+                for text in (result.stdout, result.stderr):
+                    self.assertFalse(set(text) & set("\u2028\u202e\u2066\u200b\u0085\u061c\U000e0041\x7f"), args)
+                    self.assertNotIn("a\nb", text, args)
+                if args[0] in ("check", "inspect"):
+                    self.assertIn(shown, result.stdout + result.stderr, args)
+            listed = run("inspect", folder, "--json")
+            self.assertNotIn("\u202e", listed.stdout)
+            self.assertIn(name, [m["name"] for m in json.loads(listed.stdout)])
+
+
+class Usage(unittest.TestCase):
+    def test_help_has_examples_and_usage_errors_exit_with_two(self):
+        for command in ("check", "inspect", "explain", "quantize", "convert", "eval", "generate",
+                        "bench", "cpu", "backends"):
+            result = run(command, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("Example", result.stdout)
+        for args in ((), ("check",), ("check", ""), ("eval", MODEL), ("cpu", "--what"),
+                     ("inspect", MODEL, "")):
+            self.assertEqual(run(*args).returncode, 2, args)
+        for command in ("check", "bench"):
+            self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "frob").returncode, 2)
+        wrong = run("frob")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("no command 'frob'; known: check, ", wrong.stderr)
+
+    def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
+        text = MODEL / "val.txt"
+        cases = [
+            (2, ("cpu",), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (2, ("check", MODEL), {"FEWBIT_ISA": "sse9"}, ["sse9", "generic"]),
+            (2, ("explain", MODEL), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_BACKEND": "gpu9"}, ["gpu9", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_THREADS": "many"}, ["many"]),
+            (2, ("bench", "nosuch"), {}, ["nosuch", "tiny-moe"]),
+            (2, ("explain", MODEL, "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (2, ("explain", MODEL, "--backend", "nope"), {}, ["nope", "reference"]),
+            (2, ("eval", MODEL, "--text", text, "--activation-dtype", "fp8"), {}, ["fp8", "bf16"]),
+            (2, ("convert", MODEL, "-o", "x", "--to", "int8"), {}, ["int8", "bf16"]),
+            (2, ("explain", "--problem", "nope"), {}, ["nope", "Mixtral-8x7B"]),
+            (2, ("explain", "--problem", "Mixtral-8x7B/nope"), {}, ["nope", "awq-int4-g128"]),
+            (2, ("explain", MODEL, "--tp", "16"), {}, ["128", "1 to 8"]),
+            (2, ("explain", MODEL, "--engine", "vllm", "--tp", "3"), {}, ["128", "1, 2, 4, 8"]),
+            (2, ("explain", MODEL, "--ep", "17"), {}, ["16 over 17", "1 to 16"]),
+            (2, ("explain", MODEL, "--layer", "6"), {}, ["--layer", "6 layers"]),
+            (2, ("inspect", MODEL, "nope"), {}, ["'nope'", "fewbit inspect"]),
+            (2, ("prepare", MODEL, "-o", "x", "--rank", "4"), {}, ["rank 4", "0 to 0"]),
+            (2, ("prepare", MODEL, "-o", "x", "--tp", "2", "--ep", "2", "--rank", "4"), {},
+             ["rank 4", "0 to 3"]),
+            (2, ("prepare", MODEL, "-o", "x", "--tp", "16"), {}, ["--tp", "expected 1 to 8 ranks"]),
+            (2, ("prepare", MODEL, "-o", "x", "--ep", "17"), {}, ["--ep", "1 to 16"]),
+            (2, ("prepare", MODEL, "-o", "x", "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
+            (2, ("check", MODEL, "--source", MODEL), {}, ["--source"]),
+            (2, ("check", MODEL), {"FEWBIT_BACKEND": "marlin"}, ["vLLM", "reference"]),
+            (2, ("explain", MODEL), {"FEWBIT_BACKEND": "marlin"}, ["vLLM", "reference"]),
+            (2, ("eval", MODEL, "--text", text), {"FEWBIT_BACKEND": "marlin"}, ["vLLM"]),
+        ]
+        for code, args, env, texts in cases:
+            result = run(*args, env=env)
+            self.assertEqual(result.returncode, code, args)
+            for text_part in texts:
+                self.assertIn(text_part, result.stderr)
+
+    def test_numbers_out_of_range_are_usage_errors(self):
+        for option, values in {
+            "--temperature": ("-1", "nan"),
+            "--top-p": ("0", "2", "nan"),
+            "--top-k": ("-1",),
+            "--seed": ("-1", "18446744073709551616", "x"),
+            "--threads": ("-1", "100000"),
+            "--max-tokens": ("0",),
+        }.items():
+            for value in values:
+                result = run("generate", MODEL, "--prompt", "x", f"{option}={value}", "--json")
+                self.assertEqual(result.returncode, 2, (option, value))
+                self.assertEqual(json.loads(result.stdout)["error"]["code"], "usage")
+        self.assertEqual(run("bench", "tiny-moe", "--seconds", "nan").returncode, 2)
+
+    def test_names_of_shapes_as_json(self):
+        self.assertIn("tiny-moe", run_json(self, "bench", "--list"))
+
+    def test_nothing_is_printed_of_a_refused_prompt(self):
+        result = run("generate", MODEL, "--prompt", "word " * 600)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("512", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
