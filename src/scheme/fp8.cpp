@@ -148,6 +148,21 @@ class Claim {
     return "";
   }
 
+  std::string misfit(std::string_view name, const TensorInfo& scale,
+                     const ScaledMatrix& matrix) const {
+    const std::string found = fmt::format("{} of shape {}", name, shape_text(scale.shape));
+    const std::string weight = shape_text(weight_.shape);
+    const bool square = matrix.n == matrix.k && matrix.k > 1;
+    if (square && scale.shape.size() >= 2 && scale.shape.back() == matrix.k) {
+      return fmt::format(
+          "{} for a square weight of {}: whether it is one a row or a column is not to be seen, "
+          "expected [{}, 1] for one a row",
+          found, weight, matrix.n);
+    }
+    return fmt::format("{} for a weight of {}, expected {}", found, weight,
+                       scale_shapes_text(matrix, config_ ? config_->block : std::nullopt));
+  }
+
   // Sets the scheme's scale, or says why it can't.
   std::string read_scale() {
     const Module& module = draft_.module;
@@ -166,18 +181,7 @@ class Claim {
     auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
                    ? fit_qkv()
                    : fit_scale(matrix, scale.shape, declared);
-    const bool square = module.n == module.k && module.k > 1;
-    if (!fit && square && scale.shape.size() >= 2 && scale.shape.back() == module.k) {
-      return fmt::format(
-          "{} of shape {} for a square weight of {}: whether it is one a row or a column is not to "
-          "be seen, expected [{}, 1] for one a row",
-          names[0], shape_text(scale.shape), shape_text(weight_.shape), module.n);
-    }
-    if (!fit) {
-      return fmt::format("{} of shape {} for a weight of {}, expected {}", names[0],
-                         shape_text(scale.shape), shape_text(weight_.shape),
-                         scale_shapes_text(matrix, declared));
-    }
+    if (!fit) return misfit(names[0], scale, matrix);
     // A row of at most 32 columns is one group.
     const bool exponents = scale.dtype == DType::u8 || scale.dtype == DType::f8_e8m0;
     if (exponents && module.k <= 32 && fit->granularity == Granularity{1, 0}) {

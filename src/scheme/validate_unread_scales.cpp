@@ -61,11 +61,12 @@ bool is_stray(const Module& module) {
 
 void check(Validation& validation, const Module& module) {
   const TensorInfo* scale = validation.checkpoint.find(module.name);
+  if (scale == nullptr) return;
   const std::size_t dot = module.name.rfind('.');
   const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
   const std::string_view last = std::string_view(module.name).substr(begin);
   const std::size_t word = find_scale_word(last);
-  if (scale == nullptr || word == std::string::npos) return;
+  if (word == std::string::npos) return;
   const Identified& identified = validation.identified;
   const Module* owner =
       dot == std::string::npos ? nullptr : identified.find(module.name.substr(0, dot));
