@@ -198,7 +198,7 @@ void add_explain(CLI::App& app, int& exit_code) {
       "  fewbit explain --problem gpt-oss-20b/mxfp4 --engine vllm --device sm_120\n"
       "A backend of another engine is forced with --engine and --backend together, to see what it\n"
       "would refuse; FEWBIT_BACKEND forces only what runs here. --tp and --ep take what `fewbit "
-      "check`\ncalls legal for the experts.\n\n" +
+      "check`\ncalls legal for the experts; other engines take even shares only.\n\n" +
       problem_names_text());
   set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
 }

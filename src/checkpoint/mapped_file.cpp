@@ -66,8 +66,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
   FEWBIT_TRY(check_regular(status, path));
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return system_error("open", errno, path);
-  if (::fstat(file.get(), &status) != 0)
-    return system_error("read the size of " + path.filename().string(), errno, path);
+  if (::fstat(file.get(), &status) != 0) return system_error("read the size", errno, path);
   FEWBIT_TRY(check_regular(status, path));
 
   std::span<const std::byte> bytes;

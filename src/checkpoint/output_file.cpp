@@ -35,8 +35,7 @@ Result<OutputFile> OutputFile::reopen(std::filesystem::path path, std::uint64_t 
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) return system_error("open", errno, path);
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0)
-    return system_error("read the size of " + path.filename().string(), errno, path);
+  if (::fstat(file.get(), &status) != 0) return system_error("read the size", errno, path);
   if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != bytes) {
     return Error{ErrorCode::corrupt,
                  fmt::format("{} bytes, expected a file of {}", status.st_size, bytes),

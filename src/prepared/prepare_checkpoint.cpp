@@ -281,8 +281,8 @@ Result<PrepareReport> prepare_checkpoint(const Checkpoint& source, const fs::pat
                                          const PrepareOptions& options, Executor& executor) {
   FEWBIT_TRY(const fs::path target, target_path(output));
   FEWBIT_TRY(check_apart(source, target));
-  FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(refuse_prepared(source.directory(), "prepare"));
+  FEWBIT_TRY(const Identified identified, identify(source));
   FEWBIT_TRY(check_source(source, identified, options.checking_progress));
   FEWBIT_TRY(const PreparePlan plan, plan_prepare(source, identified, options));
   return Job(source, options, plan, target).run(executor);

@@ -28,8 +28,7 @@ Result<void> check_file(const fs::path& folder, const PreparedFile& file) {
   const fs::path path = folder / file.name;
   std::error_code failure;
   const std::uintmax_t bytes = fs::file_size(path, failure);
-  if (failure)
-    return system_error("read the size of " + path.filename().string(), failure.value(), path);
+  if (failure) return system_error("read the size", failure.value(), path);
   if (bytes == file.bytes) return {};
   return Error{ErrorCode::corrupt,
                fmt::format("{} bytes, {} says {}", bytes, manifest_name, file.bytes),

@@ -35,8 +35,7 @@ std::int64_t nanoseconds(const struct timespec& time) {
 
 Result<struct stat> status_of(const std::filesystem::path& path) {
   struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0)
-    return system_error("read the size of " + path.filename().string(), errno, path);
+  if (::stat(path.c_str(), &status) != 0) return system_error("read the size", errno, path);
   return status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "prepared/expert_slice.hpp"
 #include "prepared/source_expert.hpp"
+#include "select/expert_scratch.hpp"
 #include "select/prepare_moe.hpp"
 
 namespace fewbit {
@@ -41,15 +42,11 @@ Result<void> compare_packed(const Backend& backend, const PreparedLayerInfo& lay
                             const ExpertWeights& source, ConstExpertSpans shares,
                             const std::string& where) {
   const MoePlan& plan = layer.plan;
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<std::span<std::byte>> again;
-  for (const PlannedBuffer& buffer : plan.buffers) {
-    const bool verbatim = buffer.use == BufferUse::verbatim;
-    again.emplace_back(memory.emplace_back(verbatim ? 0 : buffer.expert_bytes));
-  }
-  FEWBIT_TRY(backend.pack_expert(layer.problem, plan, source, again));
+  ExpertScratch again;
+  FEWBIT_TRY(again.lay_out(plan));
+  FEWBIT_TRY(backend.pack_expert(layer.problem, plan, source, again.shares));
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    std::span<const std::byte> want = again[i];
+    std::span<const std::byte> want = again.shares[i];
     if (plan.buffers[i].use == BufferUse::verbatim) {
       FEWBIT_TRY(const Tensor part, verbatim_share(plan.buffers[i], source, where));
       want = part.view.bytes;

@@ -11,23 +11,29 @@ namespace fewbit {
 
 namespace {
 
-// Sections deeper than this are of no model; they stay as they are.
-constexpr int deepest = 16;
-
-Json without_quantization_below(const Json& config, int depth) {
-  const Json::Object* members = config.as_object();
-  if (members == nullptr || depth > deepest) return config;
-  Json::Object kept;
-  for (const auto& [name, value] : *members) {
-    if (quantization_key(name, value) != QuantizationKey::none) continue;
-    kept.emplace_back(name, without_quantization_below(value, depth + 1));
-  }
-  return Json(std::move(kept));
+// Members that are a quantizer's whatever they say: its own reader may take what others can't.
+bool is_quantization(std::string_view name, const Json& value) {
+  return name == "quantization_config" || name == "compression_config" ||
+         quantization_key(name, value) != QuantizationKey::none;
 }
 
 }  // namespace
 
-Json without_quantization(const Json& config) { return without_quantization_below(config, 0); }
+// As deep as a parsed file can be, which has a limit.
+Json without_quantization(const Json& config) {
+  if (const Json::Array* items = config.as_array()) {
+    Json::Array kept;
+    for (const Json& item : *items) kept.push_back(without_quantization(item));
+    return Json(std::move(kept));
+  }
+  const Json::Object* members = config.as_object();
+  if (members == nullptr) return config;
+  Json::Object kept;
+  for (const auto& [name, value] : *members) {
+    if (!is_quantization(name, value)) kept.emplace_back(name, without_quantization(value));
+  }
+  return Json(std::move(kept));
+}
 
 bool is_config_file(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 5> names = {"config.json", "hf_quant_config.json",

@@ -34,9 +34,8 @@ struct ScaleFit {
   // The grid stands the other way round, [cols, rows], as the codes do.
   bool transposed = false;
   // Above 1: the matrix was quantized in that many pieces of n / pieces rows (of a block at least),
-  // each with its own
-  // grid below the one before; granularity.rows divides both a piece and a stored block, so stored
-  // rows are to be repeated (stored_scale_row).
+  // each with its own grid below the one before; granularity.rows divides both a piece and a stored
+  // block, so stored rows are to be repeated (stored_scale_row).
   std::int64_t pieces = 1;
   std::int64_t block_rows = 0;  // of the stored grid, when pieces > 1
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "checkpoint/gguf_metadata.hpp"
@@ -178,19 +179,19 @@ void validate_config_sizes(Validation& validation) {
   const Sizes& sizes = *stated;
   validate_choice(validation, sizes);
   std::int64_t layers = 0;
-  std::map<int, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by layer
+  std::map<std::string, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by path
   for (const Module& module : validation.identified.modules) {
     validate_size(validation, sizes, module);
     layers = std::max<std::int64_t>(layers, module.layer + std::int64_t{1});
     if (module.layer < 0 || module.expert < 0) continue;
-    auto& [count, example] = experts[module.layer];
+    auto& [count, example] = experts[layer_path(module.name)];
     if (module.expert >= count) example = &module;
     count = std::max<std::int64_t>(count, module.expert + std::int64_t{1});
   }
   for (const auto& [layer, found] : experts) {
     if (!sizes.experts || found.first <= *sizes.experts) continue;
     validation.add(*found.second, Level::error, "config-experts", found.second->name,
-                   fmt::format("{} experts in layer {}", found.first, layer),
+                   fmt::format("{} experts in {}", found.first, layer),
                    fmt::format("{} by {}", *sizes.experts, sizes.source));
   }
   // More layers are token-prediction heads; fewer can't be.

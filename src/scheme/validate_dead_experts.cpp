@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -25,7 +26,7 @@ std::string list_of(const std::vector<int>& experts) {
 
 void ExpertScales::add(const Module& module, int expert, double largest) {
   if (module.layer < 0) return;
-  layers_[{module.layer, module.role}].push_back({expert, largest, &module});
+  layers_[{layer_path(module.name), module.role}].push_back({expert, largest, &module});
 }
 
 void ExpertScales::report(Validation& validation) const {
@@ -46,7 +47,7 @@ void ExpertScales::report(Validation& validation) const {
     }
     if (dead.empty()) continue;
     validation.add(*example, Level::warning, "expert-dead",
-                   fmt::format("layer {} {}", key.first, role_name(key.second)),
+                   fmt::format("{} {}", key.first, role_name(key.second)),
                    fmt::format("experts {} ({} of {}) have scales up to {:g}", list_of(dead),
                                dead.size(), experts.size(), most),
                    fmt::format("about {:g} as the other experts", usual));

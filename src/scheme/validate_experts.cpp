@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "scheme/config_section.hpp"
+#include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -20,15 +22,16 @@ struct Layer {
   std::int64_t router_rows = 0;
 };
 
-std::map<int, Layer> layers_of(const Identified& identified) {
-  std::map<int, Layer> layers;
+// By path: a model may have several stacks of layers.
+std::map<std::string, Layer> layers_of(const Identified& identified) {
+  std::map<std::string, Layer> layers;
   for (const Module& module : identified.modules) {
     if (module.layer < 0) continue;
-    if (module.role == Role::router) layers[module.layer].router_rows = module.n;
+    if (module.role == Role::router) layers[layer_path(module.name)].router_rows = module.n;
     if (module.expert < 0 || module.expert >= most_experts) continue;
     if (module.role == Role::gate_proj || module.role == Role::up_proj ||
         module.role == Role::down_proj || module.role == Role::gate_up_proj) {
-      layers[module.layer].experts[module.role].emplace(module.expert, &module);
+      layers[layer_path(module.name)].experts[module.role].emplace(module.expert, &module);
     }
   }
   return layers;
@@ -43,7 +46,7 @@ std::int64_t expert_count(const Layer& layer) {
   return count;
 }
 
-void validate_complete(Validation& validation, int number, const Layer& layer) {
+void validate_complete(Validation& validation, const std::string& path, const Layer& layer) {
   const std::int64_t count = expert_count(layer);
   for (const auto& [role, modules] : layer.experts) {
     if (static_cast<std::int64_t>(modules.size()) == count) continue;
@@ -52,7 +55,7 @@ void validate_complete(Validation& validation, int number, const Layer& layer) {
       if (!modules.contains(e)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", e);
     }
     validation.add(*modules.begin()->second, Level::error, "experts-missing",
-                   fmt::format("layer {} {}", number, role_name(role)),
+                   fmt::format("{} {}", path, role_name(role)),
                    fmt::format("{} experts, without {}", modules.size(), missing),
                    fmt::format("experts 0 to {}", count - 1));
   }
@@ -61,7 +64,7 @@ void validate_complete(Validation& validation, int number, const Layer& layer) {
 std::string shape_of(std::int64_t n, std::int64_t k) { return fmt::format("[{}, {}]", n, k); }
 
 // Experts of one projection have one shape.
-void validate_shapes(Validation& validation, int number, const Layer& layer) {
+void validate_shapes(Validation& validation, const std::string& path, const Layer& layer) {
   for (const auto& [role, modules] : layer.experts) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::pair<std::int64_t, const Module*>> shapes;
     for (const auto& [expert, module] : modules) {
@@ -77,8 +80,8 @@ void validate_shapes(Validation& validation, int number, const Layer& layer) {
       if (shape == usual->first) continue;
       validation.add(
           *found.second, Level::error, "experts-shape", found.second->name,
-          fmt::format("{} in {} of {} experts of layer {}", shape_of(shape.first, shape.second),
-                      found.first, modules.size(), number),
+          fmt::format("{} in {} of {} experts of {}", shape_of(shape.first, shape.second),
+                      found.first, modules.size(), path),
           shape_of(usual->first.first, usual->first.second) + ", as the others have");
     }
   }
@@ -115,10 +118,10 @@ void count_globals(const Checkpoint& checkpoint, const Layer& layer, SharedGloba
 
 void validate_experts(Validation& validation) {
   SharedGlobals shared;
-  for (const auto& [number, layer] : layers_of(validation.identified)) {
+  for (const auto& [path, layer] : layers_of(validation.identified)) {
     if (layer.experts.empty()) continue;
-    validate_complete(validation, number, layer);
-    validate_shapes(validation, number, layer);
+    validate_complete(validation, path, layer);
+    validate_shapes(validation, path, layer);
     if (validation.depth >= Depth::scales) count_globals(validation.checkpoint, layer, shared);
   }
   if (shared.differ == 0) return;

@@ -5,7 +5,9 @@
 
 #include <map>
 #include <set>
+#include <string>
 
+#include "scheme/name_parts.hpp"
 #include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
@@ -45,7 +47,7 @@ struct Seen {
   bool calibrated = false;            // another one is not
 };
 
-void report_ones(Validation& validation, int layer, const Seen& seen) {
+void report_ones(Validation& validation, const std::string& layer, const Seen& seen) {
   if (seen.ones.empty() || !seen.calibrated) return;
   std::string experts;
   for (const auto& [expert, module] : seen.ones) {
@@ -54,15 +56,15 @@ void report_ones(Validation& validation, int layer, const Seen& seen) {
   const Module& first = *seen.ones.begin()->second;
   validation.add(
       first, Level::warning, "input-scale-default", first.name,
-      fmt::format("a scale of activations of 1 in {} of {} experts of layer {}: {}",
-                  seen.ones.size(), seen.with.size() + seen.without.size(), layer, experts),
+      fmt::format("a scale of activations of 1 in {} of {} experts of {}: {}", seen.ones.size(),
+                  seen.with.size() + seen.without.size(), layer, experts),
       "one that was measured, as others have; calibration never reached these");
 }
 
 }  // namespace
 
 void validate_input_scales(Validation& validation) {
-  std::map<std::pair<int, Role>, Seen> layers;
+  std::map<std::pair<std::string, Role>, Seen> layers;
   for (const Module& module : validation.identified.modules) {
     if (!module.scheme.quantized()) continue;
     const TensorInfo* info = input_scale(validation, module);
@@ -71,7 +73,7 @@ void validate_input_scales(Validation& validation) {
       value = check_value(validation, module, *info);
     }
     if (module.layer < 0 || module.expert < 0) continue;
-    Seen& seen = layers[{module.layer, module.role}];
+    Seen& seen = layers[{layer_path(module.name), module.role}];
     (info != nullptr ? seen.with : seen.without).insert(module.expert);
     if (info == nullptr && seen.example == nullptr) seen.example = &module;
     if (value == 1.0F) seen.ones.emplace(module.expert, &module);
@@ -82,8 +84,8 @@ void validate_input_scales(Validation& validation) {
     if (seen.with.empty() || seen.without.empty()) continue;
     validation.add(
         *seen.example, Level::info, "input-scale-missing", seen.example->name,
-        fmt::format("{} of {} experts of layer {} without a scale of activations",
-                    seen.without.size(), seen.with.size() + seen.without.size(), key.first),
+        fmt::format("{} of {} experts of {} without a scale of activations", seen.without.size(),
+                    seen.with.size() + seen.without.size(), key.first),
         "one for each, where activations are to be quantized");
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
@@ -56,12 +57,12 @@ void validate_quantized(Validation& validation, const Module& module) {
 }  // namespace
 
 void validate_roles(Validation& validation) {
-  std::map<int, std::int64_t> routers;  // rows by layer
+  std::map<std::string, std::int64_t> routers;  // rows by path of the layer
   for (const Module& module : validation.identified.modules) {
     // Of an unknown method it is only said that nothing is sure.
     const bool known = module.scheme.producer != Producer::unknown;
     if (module.scheme.quantized() && known) validate_quantized(validation, module);
-    if (module.role == Role::router && module.n > 0) routers[module.layer] = module.n;
+    if (module.role == Role::router && module.n > 0) routers[layer_path(module.name)] = module.n;
   }
   for (const Module& module : validation.identified.modules) {
     if (module.role != Role::router_bias || module.scheme.quantized()) continue;
@@ -70,7 +71,7 @@ void validate_roles(Validation& validation) {
                      std::string(dtype_name(module.scheme.weight)),
                      "f32: rounding the bias changes which experts are chosen");
     }
-    const auto router = routers.find(module.layer);
+    const auto router = routers.find(layer_path(module.name));
     if (router != routers.end() && module.n != router->second) {
       validation.add(module, Level::error, "router-bias-shape", module.name,
                      fmt::format("[{}]", module.n),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 
 #include "scheme/name_parts.hpp"
@@ -57,11 +58,11 @@ Fusion fusion_of(Role role) {
 }
 
 void validate_fusions(Validation& validation) {
-  std::map<std::tuple<int, int, Fusion>, std::vector<const Module*>> groups;
+  std::map<std::tuple<std::string, int, Fusion>, std::vector<const Module*>> groups;
   for (const Module& module : validation.identified.modules) {
     const Fusion fusion = fusion_of(module.role);
     if (fusion == Fusion::none || module.layer < 0 || module.k == 0) continue;
-    groups[{module.layer, module.expert, fusion}].push_back(&module);
+    groups[{layer_path(module.name), module.expert, fusion}].push_back(&module);
   }
   for (const auto& [key, modules] : groups) {
     const Module& first = *modules.front();
@@ -121,14 +122,14 @@ struct Kinds {
 };
 
 void validate_experts_alike(Validation& validation) {
-  std::map<std::pair<Role, int>, Kinds> by_layer;
+  std::map<std::pair<Role, std::string>, Kinds> by_layer;
   std::map<Role, Kinds> by_role;
   StorageNumbers storages;
   for (const Module& module : validation.identified.modules) {
     if (module.layer < 0 || module.expert == -1 || module.role == Role::other) continue;
     const int storage = storages.of(module);
     if (module.expert >= 0) {
-      by_layer[{module.role, module.layer}].add(module, storage, module.expert);
+      by_layer[{module.role, layer_path(module.name)}].add(module, storage, module.expert);
     }
     by_role[module.role].add(module, storage, module.layer);
   }
@@ -137,7 +138,7 @@ void validate_experts_alike(Validation& validation) {
     if (kinds.members.size() < 2) continue;
     mixed.insert(key.first);
     validation.add(*kinds.example, Level::info, "experts-mixed",
-                   fmt::format("layer {} {}", key.second, role_name(key.first)),
+                   fmt::format("{} {}", key.second, role_name(key.first)),
                    kinds.text(storages, "experts"), "nothing: each expert has its own scheme");
   }
   for (const auto& [role, kinds] : by_role) {

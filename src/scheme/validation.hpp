@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,7 +64,7 @@ class ExpertScales {
     double largest = 0;
     const Module* module = nullptr;
   };
-  std::map<std::pair<int, Role>, std::vector<Expert>> layers_;
+  std::map<std::pair<std::string, Role>, std::vector<Expert>> layers_;  // by path and role
 };
 // Values of all scales, whoever wrote them, and whether the weights that they make are plausible.
 void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts);

@@ -39,9 +39,9 @@ int feed_forward(Role role) {
   if (is_one_of(role, {Role::gate_proj, Role::up_proj, Role::gate_up_proj, Role::down_proj})) {
     return 1;
   }
-  return is_one_of(role, {Role::shared_gate_proj, Role::shared_up_proj, Role::shared_down_proj})
-             ? 2
-             : 0;
+  const bool shared = is_one_of(role, {Role::shared_gate_proj, Role::shared_up_proj,
+                                       Role::shared_gate_up_proj, Role::shared_down_proj});
+  return shared ? 2 : 0;
 }
 
 using KindKey = std::tuple<int, bool, Role, std::int64_t, std::int64_t, bool>;

@@ -111,8 +111,28 @@ def of_each(base, make, faults):
         yield case
 
 
+def two_stacks(name):
+    """Layers of the same numbers, with experts of other numbers and sizes."""
+    case = model(name)
+    talker = {f"thinker.{key}": value for key, value in case.tensors.items()}
+    rng = random(name + "talker")
+    for layer in range(LAYERS):
+        module = f"talker.model.layers.{layer}.mlp"
+        talker[f"{module}.gate.weight"] = matrix(rng, EXPERTS + 2, HIDDEN)
+        for expert in range(EXPERTS + 2):
+            for part, (n, k) in {"gate": (48, HIDDEN), "up": (48, HIDDEN), "down": (HIDDEN, 48)}.items():
+                talker[f"{module}.experts.{expert}.{part}_proj.weight"] = matrix(rng, n, k)
+    case.tensors = talker
+    case.config = {"model_type": "another"}
+    return case
+
+
 def cases():
     yield model("no-fault-missing-draft", draft=True)
+    yield two_stacks("no-fault-two-stacks")
+    yield with_fault(
+        two_stacks, "second-stack", "experts-missing", drop("talker", "layers.1", "experts.5", "up_proj")
+    )
     yield from of_each("plain", model, FAULTS | {"first-layer": ("layers-missing", drop("layers.0."))})
     yield from of_each("nvfp4", quantized_model, FAULTS)
     yield from of_each("no-config", without_config, FAULTS | {"shape": ("experts-shape", rows(2))})

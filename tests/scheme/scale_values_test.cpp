@@ -108,8 +108,8 @@ TEST(ValidateScaleValues, AnExpertThatNothingReachedIsNamed) {
     small.add_f32(expert0 + name + ".weight_scale_2", {}, {1e-23F});
   }
   const std::vector<Finding> findings = findings_of(small);
-  EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 up_proj", "experts 0 (1 of 2)")));
-  EXPECT_THAT(findings, Contains(finding("expert-dead", "layer 0 gate_proj", "up to 1e-23")));
+  EXPECT_THAT(findings, Contains(finding("expert-dead", "layers.0 up_proj", "experts 0 (1 of 2)")));
+  EXPECT_THAT(findings, Contains(finding("expert-dead", "layers.0 gate_proj", "up to 1e-23")));
   const std::string none = "weights up to 6e-23: scales up to 1, global factor 1e-23";
   EXPECT_THAT(findings, Contains(finding("global-scale-direction", "gate_proj", none.c_str())));
   EXPECT_THAT(findings, Contains(finding("global-scale-direction", "up_proj", none.c_str())));
@@ -131,7 +131,7 @@ TEST(ValidateScaleValues, ExpertsOfOneTensorAreLookedAtOneByOne) {
   small.add(fused + ".weight", DType::u8, {3, 32, 16}, {0x21});
   small.add(fused + ".weight_scale", DType::f8_e4m3, {3, 32, 2}, {0x38});
   small.add_f32(fused + ".weight_scale_2", {3}, {0.25F, 1e-23F, 0.5F});
-  EXPECT_THAT(findings_of(small), Contains(finding("expert-dead", "layer 0 gate_up_proj",
+  EXPECT_THAT(findings_of(small), Contains(finding("expert-dead", "layers.0 gate_up_proj",
                                                    "experts 1 (1 of 3) have scales up to 1e-23")));
 }
 
@@ -167,7 +167,8 @@ TEST(ValidateSchemes, ExpertsOfDifferentSchemesAreStated) {
     small.add_bf16(expert0 + name + ".weight", {n, k});
   }
   const std::vector<Finding> findings = findings_of(small);
-  EXPECT_THAT(findings, Contains(finding("experts-mixed", "layer 0 up_proj", "bf16 in experts 0")));
+  EXPECT_THAT(findings,
+              Contains(finding("experts-mixed", "layers.0 up_proj", "bf16 in experts 0")));
   EXPECT_THAT(findings, Not(Contains(Field(&Finding::rule, "fused-schemes-differ"))));
 }
 

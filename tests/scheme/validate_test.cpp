@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
                   c.remove(up + suffix);
                 }
               },
-              "layer 0 up_proj", "1 experts, without 0", "experts 0 to 1"},
+              "layers.0 up_proj", "1 experts, without 0", "experts 0 to 1"},
         Fault{"layers-missing", Level::error,
               [](SmallCheckpoint& c) {
                 std::string config = SmallCheckpoint::config("");
@@ -225,7 +225,8 @@ INSTANTIATE_TEST_SUITE_P(
                 c.add_nvfp4(expert + "up_proj", 16, 32);
                 c.add_nvfp4(expert + "down_proj", 32, 16);
               },
-              "model.layers.0.mlp.experts.2.down_proj", "3 experts in layer 0", "2 by config.json"},
+              "model.layers.0.mlp.experts.2.down_proj", "3 experts in layers.0",
+              "2 by config.json"},
         Fault{"layers-extra", Level::error,
               [](SmallCheckpoint& c) {
                 c.add_bf16("model.layers.1.input_layernorm.weight", {32});

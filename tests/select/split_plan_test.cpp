@@ -137,6 +137,23 @@ TEST(SplitPlan, ExpertsAloneMayBeDealtWhereTheModelIsNot) {
   EXPECT_EQ(plan.reasons[0].what, "attention");  // what forbids it comes first
 }
 
+// Runs of 32 rows and of 48 columns meet every 96 features, of which there are 2.
+TEST(SplitPlan, CutsGateUpAndDownOfAnMlpAtTheSamePlaces) {
+  Scheme rows = plain_scheme(DType::f8_e4m3);
+  rows.scale = ScaleSpec{DType::f32, {32, 128}};
+  Scheme columns = plain_scheme(DType::f8_e4m3);
+  columns.scale = ScaleSpec{DType::f32, {1, 48}};
+  const int four[] = {4};
+  for (const auto& [gate_up, down] :
+       {std::pair{Role::gate_up_proj, Role::down_proj},
+        std::pair{Role::shared_gate_up_proj, Role::shared_down_proj}}) {
+    Identified identified;
+    identified.modules = {matrix(gate_up, 2 * 192, 64, rows), matrix(down, 64, 192, columns)};
+    EXPECT_EQ(tensor_splits(identified, SplitSizes{}, four)[0].fit, SplitFit::none)
+        << role_name(gate_up);
+  }
+}
+
 TEST(ExaminedRanks, AreAllTo64AndTheDivisorsOfTheExperts) {
   const std::vector<int> ranks = examined_ranks(160);
   EXPECT_EQ(ranks.size(), 66U);

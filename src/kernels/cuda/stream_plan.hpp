@@ -16,7 +16,7 @@ struct StreamMatrix {
   int cells = 0;        // ceil(depth / 32)
   int split = 1;        // warps that share a unit; a power of two, at most stream_warps
   int warp_cells = 0;   // of a unit, for one warp; the last warps may have fewer or none
-  int piece_cells = 0;  // of one copy, at most the plan's slot_cells
+  int piece_cells = 0;  // of one copy, which fits a slot
   long long expert_bytes = 0;
 };
 
@@ -27,7 +27,6 @@ struct StreamPlan {
   int blocks = 0;       // thread blocks, all resident at once
   int token_tiles = 1;  // tiles of 8 tokens of an expert that are worked on at once: 1, 2 or 4
   int slots = 0;        // of a warp's ring
-  int slot_cells = 0;
   int slot_bytes = 0;
   int max_items = 0;  // (expert, 8 * token_tiles of its routes)
   int counters = 0;   // 32-bit words
