@@ -13,11 +13,15 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t largest_side_file = std::uintmax_t{64} << 20;
 
+// Of an output that is being written into this very folder.
+constexpr std::string_view unfinished_journal = ".partial.journal";
+
 bool is_side_file(const fs::path& path) {
   constexpr std::array<std::string_view, 10> weights = {
       ".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".ckpt", ".npz"};
   const std::string name = path.filename().string();
   if (name.starts_with('.') || name.ends_with(".index.json")) return false;
+  if (name.ends_with(unfinished_journal)) return false;
   return std::find(weights.begin(), weights.end(), path.extension().string()) == weights.end();
 }
 

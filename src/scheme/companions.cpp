@@ -14,6 +14,7 @@ namespace {
 
 // Of models, not of quantizers: beside routers and embeddings.
 constexpr std::string_view models_own[] = {"e_score_correction_bias",
+                                           "expert_bias",
                                            "tid2eid",
                                            "per_expert_scale",
                                            "layer_scale",
@@ -25,8 +26,9 @@ constexpr std::string_view models_own[] = {"e_score_correction_bias",
 
 // Of the activations, and what only repeats what the codes say.
 constexpr std::string_view input_parts[] = {
-    "input_scale", "input_scale_2",  "input_global_scale", "input_zero_point", "input_amax",
-    "qscale_act",  "input_scale_ub", "activation_scale",   "weight_amax",      "weight_shape"};
+    "input_scale",      "input_scale_2",     "input_global_scale", "input_zero_point",
+    "input_amax",       "output_zero_point", "qscale_act",         "input_scale_ub",
+    "activation_scale", "weight_amax",       "weight_shape"};
 
 bool is_models_own(std::string_view name) {
   const std::vector<std::string_view> parts = split_dots(name);

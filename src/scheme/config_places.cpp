@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/ascii.hpp"
@@ -29,16 +31,6 @@ constexpr std::pair<std::string_view, QuantizationKey> keys[] = {
     {"load_in_4bit", QuantizationKey::flag},
     {"load_in_8bit", QuantizationKey::flag},
 };
-
-bool says_nothing(const Json& value) {
-  if (value.is_null() || value.as_bool() == false) return true;
-  if (const Json::Object* members = value.as_object()) return members->empty();
-  if (const Json::Array* items = value.as_array()) return items->empty();
-  const std::string* text = value.as_string();
-  if (text == nullptr) return false;
-  const std::string lower = lower_ascii(*text);
-  return lower.empty() || lower == "none" || lower == "no" || lower == "false";
-}
 
 // Weights of which some are left out, so that others stand elsewhere.
 bool is_sparse(const Json& block) {
@@ -76,6 +68,21 @@ std::vector<ConfigPlace> config_places(const Json& config) {
     }
   }
   return places;
+}
+
+bool says_nothing(const Json& value) {
+  if (value.is_null() || value.as_bool() == false) return true;
+  if (const Json::Object* members = value.as_object()) {
+    return std::all_of(members->begin(), members->end(),
+                       [](const auto& member) { return says_nothing(member.second); });
+  }
+  if (const Json::Array* items = value.as_array()) return items->empty();
+  const std::string* text = value.as_string();
+  if (text == nullptr) return false;
+  const std::string lower = lower_ascii(*text);
+  constexpr std::string_view plain[] = {"",         "none", "no",      "false", "bf16",
+                                        "bfloat16", "fp16", "float16", "fp32",  "float32"};
+  return std::find(std::begin(plain), std::end(plain), lower) != std::end(plain);
 }
 
 QuantizationKey quantization_key(std::string_view name, const Json& value) {

@@ -28,7 +28,10 @@ enum class QuantizationKey {
   text,    // quantize, quantization_scheme and others that are a method's name
   flag,    // load_in_4bit, load_in_8bit
 };
-// none too where the value says nothing: null, false, "", "none", an empty object or list.
+// none too where the value says nothing: null, false, "", "none", the name of a plain type, an
+// empty list, an object of nothing else.
+// Such a value: null, false, "", "none" …
+bool says_nothing(const Json& value);
 QuantizationKey quantization_key(std::string_view name, const Json& value);
 
 }  // namespace fewbit

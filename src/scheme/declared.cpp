@@ -78,9 +78,22 @@ bool is_mlx(std::string_view name, const Json& block) {
          block.find("quant_method") == nullptr && block.find("quant_algo") == nullptr;
 }
 
+// "quantization" and "quantize" also name what codecs do with sounds and images.
+bool is_of_a_codec(const ConfigPlace& place, const Json::Member& member) {
+  constexpr std::string_view words[] = {"audio", "codec", "speech", "vocoder", "vision", "image"};
+  const bool codec = std::any_of(std::begin(words), std::end(words), [&](std::string_view word) {
+    return place.path.find(word) != std::string::npos;
+  });
+  const auto& [name, value] = member;
+  const bool method = value.find("quant_method") != nullptr ||
+                      value.find("quant_algo") != nullptr || value.find("bits") != nullptr;
+  return codec && (name == "quantization" || name == "quantize") && !method;
+}
+
 void declare_member(Declared& declared, const std::shared_ptr<const Json>& file,
                     const ConfigPlace& place, const Json::Member& member,
                     const std::string& source) {
+  if (is_of_a_codec(place, member)) return;
   const auto& [name, value] = member;
   const std::string where = source + " " + place.path + name;
   switch (quantization_key(name, value)) {
@@ -146,6 +159,17 @@ void declare_metadata(Declared& declared, const std::map<std::string, std::strin
   declare_config(declared, std::make_shared<const Json>(std::move(members)), "__metadata__");
 }
 
+std::string lower_member(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  return text != nullptr ? lower_ascii(*text) : std::string();
+}
+
+bool is_stated(const Json& block, std::string_view key) {
+  const Json* value = block.find(key);
+  return value != nullptr && !says_nothing(*value);
+}
+
 }  // namespace
 
 std::string declared_problem(const Json& block) {
@@ -164,12 +188,28 @@ bool Declared::says(Producer producer) const {
                      [&](const Declaration& one) { return one.producer == producer; });
 }
 
-bool stores_decoded(const Declaration& declaration) {
-  const Json* format = declaration.block->find("packing_format");
-  const std::string* text = format != nullptr ? format->as_string() : nullptr;
-  if (declaration.producer != Producer::auto_round || text == nullptr) return false;
-  const std::string name = lower_ascii(*text);
-  return name == "auto_round:fake" || name == "fake";
+std::string plain_statement(const Declaration& declaration) {
+  const Json& block = *declaration.block;
+  switch (declaration.producer) {
+    case Producer::auto_round: {
+      const std::string format = lower_member(block, "packing_format");
+      const bool fake = format == "auto_round:fake" || format == "fake";
+      return fake ? "packing_format \"" + format + "\"" : "";
+    }
+    case Producer::modelopt: {
+      const Json* algorithm = block.find("quant_algo");
+      const bool layers =
+          is_stated(block, "quantized_layers") || is_stated(block, "moe_quant_algo");
+      return algorithm != nullptr && !layers && says_nothing(*algorithm) ? "quant_algo null" : "";
+    }
+    case Producer::compressed_tensors: {
+      if (is_stated(block, "config_groups") || is_stated(block, "sparsity_config")) return "";
+      if (lower_member(block, "format") == "dense") return "format \"dense\"";
+      return is_stated(block, "kv_cache_scheme") ? "a kv_cache_scheme without config_groups" : "";
+    }
+    default:
+      return "";
+  }
 }
 
 Result<Declared> read_declared(const Checkpoint& checkpoint) {

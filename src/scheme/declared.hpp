@@ -32,9 +32,11 @@ struct Declared {
 // it names one, or is a file of its own that need not.
 std::string declared_problem(const Json& block);
 
-// Whether quantized weights were decoded again before they were stored, so that plain tensors are
-// what the config speaks of: AutoRound's packing_format "auto_round:fake".
-bool stores_decoded(const Declaration& declaration);
+// What in the block says that plain tensors are what it speaks of; empty where nothing does.
+// AutoRound's packing_format "auto_round:fake" (decoded again before they were stored), ModelOpt's
+// and TensorRT-LLM's quant_algo null, compressed-tensors' format "dense" and blocks for the
+// key/value cache alone.
+std::string plain_statement(const Declaration& declaration);
 
 // Errors only when a config file can't be read or is not JSON.
 Result<Declared> read_declared(const Checkpoint& checkpoint);

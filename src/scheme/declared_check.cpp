@@ -89,16 +89,16 @@ void check_rotation(Inventory& inventory, const Declaration& declaration) {
   }
 }
 
-// Codes where the config says that all was decoded.
-void check_decoded(Inventory& inventory, const Declaration& declaration) {
-  if (!stores_decoded(declaration)) return;
+// Codes where the config says that all is plain.
+void check_plain_statement(Inventory& inventory, const Declaration& declaration) {
+  const std::string statement = plain_statement(declaration);
+  if (statement.empty()) return;
   const auto codes = std::find_if(
       inventory.drafts.begin(), inventory.drafts.end(),
       [](const Draft& draft) { return draft.claimed && draft.module.scheme.quantized(); });
   if (codes == inventory.drafts.end()) return;
   inventory.findings.push_back(
-      {Level::warning, "config-format", declaration.where,
-       "packing_format " + value_text(*declaration.block->find("packing_format")),
+      {Level::warning, "config-format", declaration.where, statement,
        fmt::format("{}, as {} has", scheme_text(codes->module.scheme), codes->module.name)});
 }
 
@@ -109,7 +109,7 @@ void check_declared(Inventory& inventory) {
   for (const Declaration& declaration : inventory.declared.all) {
     if (declaration.block->is_object()) {
       check_rotation(inventory, declaration);
-      check_decoded(inventory, declaration);
+      check_plain_statement(inventory, declaration);
     } else {
       inventory.findings.push_back({Level::warning, "config-value", declaration.where,
                                     value_text(*declaration.block),

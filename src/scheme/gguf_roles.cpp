@@ -67,4 +67,9 @@ std::optional<ModuleRole> find_gguf_role(std::span<const std::string_view> parts
   return out;
 }
 
+bool has_gemma4_scale(std::string_view module) {
+  return module.starts_with("blk.") &&
+         (module.ends_with(".ffn_gate_inp") || module.ends_with(".ffn_down_exps"));
+}
+
 }  // namespace fewbit

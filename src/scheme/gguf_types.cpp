@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "scheme/gguf_roles.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -55,7 +56,8 @@ void set_sizes(Module& module, const Shape& shape) {
   if (module.expert == all_experts && shape.size() == 3) module.experts = shape[0];
 }
 
-void claim(Draft& draft) {
+// `own_scale`: the architecture has scales of its own.
+void claim(Draft& draft, bool own_scale) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo& main = weight != nullptr ? *weight : *draft.tensors.front();
   set_sizes(draft.module, shape_in_elements(main));
@@ -68,7 +70,8 @@ void claim(Draft& draft) {
   }
   if (main.blocks) draft.module.unreadable = obstacle(*main.blocks);
   if (draft.module.unreadable.empty()) draft.module.unreadable = foreign_scale(draft);
-  if (!main.blocks && (draft.has("scale") || draft.has("weight.scale"))) {
+  const bool factor = draft.has("weight.scale") || (draft.has("scale") && !own_scale);
+  if (!main.blocks && factor) {
     draft.module.unreadable = "a factor beside plain weights: " + draft.module.evidence;
   }
   if (draft.module.expert == all_experts && shape_in_elements(main).size() != 3 &&
@@ -82,10 +85,13 @@ void claim(Draft& draft) {
 
 void claim_gguf(Inventory& inventory) {
   if (!inventory.gguf) return;
+  const bool gemma4 = inventory.model_type.starts_with("gemma4");
   for (Draft& draft : inventory.drafts) {
     const bool only_factors =
         draft.tensor("weight") == nullptr && (draft.has("scale") || draft.has("weight.scale"));
-    if (!draft.claimed && !only_factors) claim(draft);
+    if (!draft.claimed && !only_factors) {
+      claim(draft, gemma4 && has_gemma4_scale(draft.module.name));
+    }
   }
 }
 

@@ -41,13 +41,10 @@ std::vector<Draft> group_tensors(std::span<const TensorInfo> tensors) {
   return drafts;
 }
 
-void read_gguf_hints(const GgufMetadata& metadata, Inventory& inventory) {
-  inventory.gguf = true;
-  inventory.model_type = std::string(metadata.architecture().value_or(""));
-  const GgufValue* hidden = metadata.find_of_architecture("embedding_length");
-  if (hidden != nullptr) inventory.hidden_size = hidden->as_int64();
-  const GgufValue* layers = metadata.find_of_architecture("block_count");
-  if (layers != nullptr) inventory.num_layers = layers->as_int64();
+void take_hints(ModelHints hints, Inventory& inventory) {
+  inventory.model_type = std::move(hints.model_type);
+  inventory.hidden_size = hints.hidden_size;
+  inventory.num_layers = hints.num_layers;
 }
 
 void refuse_rest(Inventory& inventory) {
@@ -132,7 +129,7 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
   }
   // That another place says something else is a finding of its own.
   if (inventory.declared.says(out.producer)) return;
-  const bool decoded = stores_decoded(*declared) && out.producer == Producer::unquantized;
+  const bool decoded = !plain_statement(*declared).empty() && out.producer == Producer::unquantized;
   // DeepSeek-V4 says fp8 for all but its experts, and expert_dtype for those.
   const bool experts_apart =
       declared->file != nullptr && declared->file->find("expert_dtype") != nullptr;
@@ -174,16 +171,12 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   inventory.checkpoint = &checkpoint;
   if (const GgufMetadata* gguf = checkpoint.gguf_metadata()) {
     // A config.json beside it is that of the model it was made from.
-    read_gguf_hints(*gguf, inventory);
+    inventory.gguf = true;
+    take_hints(read_model_hints(*gguf), inventory);
   } else {
     FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
     FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
-    if (config != nullptr) {
-      ModelHints hints = read_model_hints(*config);
-      inventory.model_type = std::move(hints.model_type);
-      inventory.hidden_size = hints.hidden_size;
-      inventory.num_layers = hints.num_layers;
-    }
+    if (config != nullptr) take_hints(read_model_hints(*config), inventory);
   }
   inventory.drafts = group_tensors(checkpoint.tensors());
   for (const Reader& reader : readers()) reader.claim(inventory);

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "checkpoint/gguf_metadata.hpp"
 #include "checkpoint/json.hpp"
 
 namespace fewbit {
@@ -15,8 +17,12 @@ struct ModelHints {
   std::string model_type;  // empty when unknown
   std::optional<std::int64_t> hidden_size;
   std::optional<std::int64_t> num_layers;
+  std::set<std::int64_t> empty_layers;  // with neither attention nor MLP: DeciLM's no_op blocks
 };
 // The first place that says it: the top, then the section of the language model.
 ModelHints read_model_hints(const Json& config);
+// block_count counts the token-prediction layers too, which files may leave out; num_layers
+// doesn't.
+ModelHints read_model_hints(const GgufMetadata& metadata);
 
 }  // namespace fewbit

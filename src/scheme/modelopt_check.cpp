@@ -161,6 +161,7 @@ std::string summary(const ModeloptConfig& config, const ModeloptConfig& other) {
 void check_modelopt(Inventory& inventory) {
   std::vector<ModeloptConfig> configs;
   for (const Declaration& declaration : inventory.declared.all) {
+    if (!plain_statement(declaration).empty()) continue;
     if (auto config = read_modelopt_config(declaration)) configs.push_back(*std::move(config));
   }
   if (configs.empty()) return;

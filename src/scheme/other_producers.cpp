@@ -196,7 +196,7 @@ void refuse_declared(Inventory& inventory, const Declaration& declaration) {
     draft->claim({});  // for its evidence
     refuse(*draft, declaration, own_text(declaration, *draft));
   }
-  if (!own.empty() || claimed_any(inventory) || stores_decoded(declaration)) return;
+  if (!own.empty() || claimed_any(inventory) || !plain_statement(declaration).empty()) return;
   const std::string why = plain_looking_text(declaration);
   for (Draft& draft : inventory.drafts) {
     if (!draft.claimed && is_linear(draft.module)) refuse(draft, declaration, why);

@@ -20,7 +20,8 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> list)
 
 // Vision and audio towers: their layers have numbers of their own.
 bool is_tower(std::string_view part) {
-  return one_of(part, {"visual", "vision_tower", "vision_model", "audio_tower",
+  return one_of(part, {"visual", "vision_tower", "vision_model", "vision_encoder", "image_encoder",
+                       "audio_tower", "audio_model", "audio_encoder", "speech_encoder",
                        "multi_modal_projector", "mm_projector"});
 }
 

@@ -45,6 +45,7 @@ constexpr Suffix dot_suffixes[] = {
     {"k_bias", SuffixKind::plain},
     {"v_bias", SuffixKind::plain},
     {"output_scale", SuffixKind::plain},
+    {"output_zero_point", SuffixKind::plain},
     {"prob_output_scale", SuffixKind::plain},
     {"kv_scale", SuffixKind::plain},
     {"input_scale", SuffixKind::quantization},

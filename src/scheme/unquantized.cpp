@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "scheme/fused_experts.hpp"
+#include "scheme/gguf_roles.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -52,9 +53,11 @@ bool is_unquantized(const Draft& draft) {
     // An activation scale beside a plain weight says nothing about the weight; a weight's own scale
     // is a left-over of FP8, which validate() reports.
     if (weight != nullptr && is_plain_float(weight->dtype) && is_left_over(suffix)) continue;
+    // Of a GGUF file that was decoded.
+    if (suffix == "scale" && has_gemma4_scale(draft.module.name)) continue;
     if (is_quantization_suffix(suffix)) return false;
-    if (!is_plain_float(draft.tensors[i]->dtype) && !is_plain_table(draft, *draft.tensors[i]))
-      return false;
+    const bool table = is_plain_table(draft, *draft.tensors[i]) || suffix == "output_zero_point";
+    if (!is_plain_float(draft.tensors[i]->dtype) && !table) return false;
   }
   return true;
 }

@@ -18,7 +18,7 @@ bool is_cache_scale(const Module& module, std::string_view suffix) {
 }
 
 bool is_output_scale(std::string_view suffix) {
-  return suffix == "output_scale" || suffix == "prob_output_scale";
+  return suffix == "output_scale" || suffix == "prob_output_scale" || suffix == "output_zero_point";
 }
 
 bool is_input_scale(std::string_view suffix) {

@@ -14,11 +14,19 @@ bool is_read(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+Shape bias_shape(const Validation& validation, const Module& module) {
+  if (module.experts > 0) return {module.experts, module.n};
+  const TensorInfo* weight = validation.checkpoint.find(module.part("weight"));
+  // The kernel of a convolution begins with its outputs.
+  const bool kernel = weight != nullptr && !module.scheme.quantized() && weight->shape.size() > 2;
+  return {kernel ? weight->shape.front() : module.n};
+}
+
 void check_bias(Validation& validation, const Module& module) {
   const TensorInfo* bias = validation.checkpoint.find(module.part("bias"));
   if (bias == nullptr || module.n < 1 || module.k < 1 || !module.unreadable.empty()) return;
   if (!is_projection(module.role) && module.role != Role::attention_other) return;
-  const Shape expected = module.experts > 0 ? Shape{module.experts, module.n} : Shape{module.n};
+  const Shape expected = bias_shape(validation, module);
   if (bias->shape != expected) {
     validation.add(module, Level::error, "bias-shape", bias->name, shape_text(bias->shape),
                    shape_text(expected) + ", one value a row of the matrix");

@@ -8,6 +8,7 @@
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -69,7 +70,7 @@ Sizes read_sizes(const GgufMetadata& metadata) {
       gguf_size(metadata, own ? "expert_feed_forward_length" : "feed_forward_length");
   sizes.experts = gguf_size(metadata, "expert_count");
   sizes.vocab = gguf_size(metadata, "vocab_size");
-  sizes.layers = gguf_size(metadata, "block_count");
+  sizes.layers = read_model_hints(metadata).num_layers;
   sizes.top_k = gguf_size(metadata, "expert_used_count");
   sizes.groups = gguf_size(metadata, "expert_group_count");
   sizes.top_groups = gguf_size(metadata, "expert_group_used_count");

@@ -63,8 +63,26 @@ void validate_complete(Validation& validation, const std::string& path, const La
 
 std::string shape_of(std::int64_t n, std::int64_t k) { return fmt::format("[{}, {}]", n, k); }
 
-// Experts of one projection have one shape.
+// Widths that the config states for several kinds of experts; empty where it states one or none.
+std::set<std::int64_t> stated_widths(const Checkpoint& checkpoint) {
+  const auto config = checkpoint.json_file("config.json");
+  const Json* list = config && *config ? (*config)->find("moe_intermediate_size") : nullptr;
+  std::set<std::int64_t> widths;
+  if (list == nullptr || !list->is_array()) return widths;
+  for (const Json& width : *list->as_array()) {
+    if (const auto value = width.as_int64()) widths.insert(*value);
+  }
+  return widths;
+}
+
+std::int64_t width_of(const Module& module) {
+  if (module.role == Role::gate_up_proj) return module.n / 2;
+  return module.role == Role::down_proj ? module.k : module.n;
+}
+
+// Experts of one projection have one shape, or one of the widths that the config states.
 void validate_shapes(Validation& validation, const std::string& path, const Layer& layer) {
+  const std::set<std::int64_t> widths = stated_widths(validation.checkpoint);
   for (const auto& [role, modules] : layer.experts) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::pair<std::int64_t, const Module*>> shapes;
     for (const auto& [expert, module] : modules) {
@@ -77,7 +95,7 @@ void validate_shapes(Validation& validation, const std::string& path, const Laye
         shapes.begin(), shapes.end(),
         [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
     for (const auto& [shape, found] : shapes) {
-      if (shape == usual->first) continue;
+      if (shape == usual->first || widths.contains(width_of(*found.second))) continue;
       validation.add(
           *found.second, Level::error, "experts-shape", found.second->name,
           fmt::format("{} in {} of {} experts of {}", shape_of(shape.first, shape.second),

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <set>
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "scheme/model_hints.hpp"
@@ -72,14 +73,11 @@ bool has_weight(const Module& module) {
                      [](const auto& part) { return is_weight_suffix(part.suffix); });
 }
 
-std::optional<std::int64_t> stated_layers(const Checkpoint& checkpoint) {
-  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
-    const GgufValue* count = metadata->find_of_architecture("block_count");
-    return count != nullptr ? count->as_int64() : std::nullopt;
-  }
+// Without num_layers where nothing states it.
+ModelHints hints_of(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_model_hints(*metadata);
   const auto config = checkpoint.json_file("config.json");
-  if (!config || *config == nullptr) return std::nullopt;
-  return read_model_hints(**config).num_layers;
+  return config && *config != nullptr ? read_model_hints(**config) : ModelHints{};
 }
 
 // By the path before the number: "model.layers", "blk".
@@ -112,14 +110,17 @@ void drop_draft_layers(Stack& stack, std::optional<std::int64_t> stated) {
 // Layers before the first one may be in another file, unless the config counts from 0; so may those
 // of a gap where nothing says that this is a whole model.
 void check_gaps(Validation& validation, const std::string& path, const Stack& stack,
-                std::optional<std::int64_t> stated) {
+                const ModelHints& hints) {
+  const auto stated = hints.num_layers;
   const int first = stated && stack.begin()->first < *stated ? 0 : stack.begin()->first;
   const int last = stack.rbegin()->first;
   const auto span = std::int64_t{last} - first + 1;
-  if (span == static_cast<std::int64_t>(stack.size())) return;
+  std::set<std::int64_t> there = hints.empty_layers;
+  for (const auto& [number, layer] : stack) there.insert(number);
   std::string missing;
-  int next = first;
-  for (const auto& [number, layer] : stack) {
+  std::int64_t next = first;
+  for (const std::int64_t number : there) {
+    if (number < first || number > last) continue;
     if (number > next && missing.size() < 80) {
       missing += missing.empty() ? "" : ", ";
       missing +=
@@ -127,6 +128,7 @@ void check_gaps(Validation& validation, const std::string& path, const Stack& st
     }
     next = number + 1;
   }
+  if (missing.empty()) return;
   validation.groups.add(Role::other, {stated ? Level::error : Level::warning, "layers-missing",
                                       path, "no tensors of layer " + missing,
                                       fmt::format("{} layers, {} to {}", span, first, last)});
@@ -171,10 +173,11 @@ void check_routers(Validation& validation, const Stack& stack) {
 }  // namespace
 
 void validate_layers(Validation& validation) {
-  const auto stated = stated_layers(validation.checkpoint);
+  const ModelHints hints = hints_of(validation.checkpoint);
+  const std::optional<std::int64_t> stated = hints.num_layers;
   for (auto& [path, stack] : stacks_of(validation.identified)) {
     drop_draft_layers(stack, stated);
-    check_gaps(validation, path, stack, stated);
+    check_gaps(validation, path, stack, hints);
     for (const Kind kind : {experts, dense, shared}) {
       check_projections(validation, stack, kind, stated.has_value());
     }

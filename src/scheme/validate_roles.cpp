@@ -72,9 +72,11 @@ void validate_roles(Validation& validation) {
                      "f32: rounding the bias changes which experts are chosen");
     }
     const auto router = routers.find(layer_path(module.name));
-    if (router != routers.end() && module.n != router->second) {
+    // Some models have a row for each kind of token.
+    const std::int64_t experts = module.k > 0 ? module.k : module.n;
+    if (router != routers.end() && experts != router->second) {
       validation.add(module, Level::error, "router-bias-shape", module.name,
-                     fmt::format("[{}]", module.n),
+                     fmt::format("[{}]", experts),
                      fmt::format("[{}], one for each row of the router", router->second));
     }
   }

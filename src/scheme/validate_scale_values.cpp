@@ -252,7 +252,9 @@ class ModuleScales {
   void check_size() {
     if (!seen_ || exponents_) return;
     size_ = largest_ * global_ * largest_code(module_.scheme);
-    const bool large = size_ > implausible_weight;
+    // A scale of 1 everywhere: codes that were rounded without one.
+    const bool none = largest_ == 1.0 && global_ == 1.0;
+    const bool large = size_ > implausible_weight && !none;
     if (!large && (size_ == 0 || size_ >= vanishing_weight)) return;
     const bool by_global = global_info_ != nullptr && (large ? global_ > 1.0 : global_ < 1.0);
     validation_.add(

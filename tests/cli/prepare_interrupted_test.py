@@ -59,6 +59,12 @@ class Interrupted(Scratch):
         self.assertEqual(report["resumed_experts"], 7)
         self.assertEqual(content(self.out), finished)
 
+    def test_an_output_inside_the_source_is_no_change_of_it(self):
+        source = self.writable_model()
+        out = source / "prepared"
+        report = run_json(self, "prepare", source, "-o", out, "--verify")
+        self.assertGreater(report["verified_experts"], 0)
+
     def test_a_changed_source_is_refused_by_name_until_restart(self):
         source = self.writable_model()
         self.leave_unfinished(source)

@@ -24,12 +24,16 @@ class GgufCase(Case):
 
     pairs: dict = field(default_factory=dict)
     split: int = 0  # most tensors of one file; 0: one file
+    architecture: str = ARCHITECTURE
 
     def write(self, folder):
         folder.mkdir(parents=True)
-        writer = GGUFWriter(folder / "model.gguf", ARCHITECTURE, split_max_tensors=self.split)
+        writer = GGUFWriter(folder / "model.gguf", self.architecture, split_max_tensors=self.split)
         for key, value in self.pairs.items():
-            writer.add_uint32(key, value)
+            if isinstance(value, list):
+                writer.add_array(key, value)
+            else:
+                writer.add_uint32(key, value)
         for name, (kind, data) in self.tensors.items():
             writer.add_tensor(name, data, raw_dtype=Type[kind])
         writer.write_header_to_file()

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What published models have that looks like a fault and is none, each beside the fault it looks like."""
+
+import ml_dtypes
+import numpy as np
+from case import bf16, random, with_fault
+from gguf_files import GgufCase, blocks
+from gguf_files import moe as gguf_moe
+from small_model import ATTENTION, EXPERT, EXPERTS, HIDDEN, INNER, LAYER, UP, fp8_model, modelopt_model, plain, plain_model
+
+CONV = LAYER + "mixer.conv1d"
+CORRECTION = LAYER + "mlp.moe_statics.e_score_correction_bias"
+
+
+def hybrid(name):
+    """A layer with a convolution whose kernels have a bias each."""
+    case = plain_model(name)
+    case.config["model_type"] = "nemotron_h"
+    case.tensors[CONV + ".weight"] = bf16(np.full((96, 1, 4), 0.5))
+    case.tensors[CONV + ".bias"] = bf16(np.zeros(96))
+    return case
+
+
+def ernie(name):
+    """A row of router biases for each kind of token, and experts of two sizes."""
+    case = plain_model(name)
+    case.config |= {"model_type": "ernie4_5_moe_vl", "moe_intermediate_size": [INNER, INNER // 2]}
+    case.tensors[CORRECTION] = np.zeros((2, EXPERTS), np.float32)
+    rng = random(name)
+    for part, n, k in (("gate", INNER // 2, HIDDEN), ("up", INNER // 2, HIDDEN), ("down", HIDDEN, INNER // 2)):
+        case.tensors[EXPERT.format(EXPERTS - 1, part) + ".weight"] = plain(rng, n, k)
+    case.warnings = ("router-bias-rounded",)
+    return case
+
+
+def gguf_layers(name, architecture, numbers):
+    """Dense layers with these numbers."""
+    rng = random(name)
+    case = GgufCase(name, {}, architecture=architecture)
+    for number in numbers:
+        for part, shape in (("gate", (8, 256)), ("up", (8, 256)), ("down", (256, 32))):
+            full = f"blk.{number}.ffn_{part}.weight"
+            data, case.values[full] = blocks(rng, "Q8_0", shape)
+            case.tensors[full] = ("Q8_0", data)
+    return case
+
+
+def without_draft_layer(name):
+    """block_count counts token-prediction layers, which the file leaves out."""
+    case = gguf_layers(name, "glm4moe", (0, 1))
+    case.pairs = {"glm4moe.block_count": 3, "glm4moe.nextn_predict_layers": 1}
+    return case
+
+
+def without_no_op(name):
+    """A layer of neither attention nor MLP, of which nothing is stored."""
+    case = gguf_layers(name, "deci", (0, 2))
+    case.pairs = {
+        "deci.block_count": 3,
+        "deci.attention.head_count": [4, 0, 4],
+        "deci.feed_forward_length": [8, 0, 8],
+    }
+    return case
+
+
+def own_scales(name, architecture="gemma4"):
+    """Gemma 4: factors of the router's input and of the experts' outputs beside plain weights."""
+    case = gguf_moe(name, "F16")
+    case.architecture = architecture
+    gate = "blk.0.ffn_gate_exps.weight"
+    data, case.values[gate] = blocks(random(name), "Q8_0", (2, 8, 256))
+    case.tensors[gate] = ("Q8_0", data)
+    case.schemes["blk.0.ffn_gate_exps"] = "GGUF Q8_0"
+    case.tensors["blk.0.ffn_gate_inp.scale"] = ("F32", np.full(256, 0.5, np.float32))
+    case.tensors["blk.0.ffn_down_exps.scale"] = ("F32", np.array([1.5, 2], np.float32))
+    return case
+
+
+def no_op_blocks(name):
+    """DeciLM: blocks that its config calls no_op have no tensors."""
+    case = plain_model(name)
+    for key in [key for key in case.tensors if key.startswith(LAYER)]:
+        tensor = case.tensors[key]
+        case.tensors[key.replace("layers.0.", "layers.2.")] = tensor
+    block = {"attention": {"no_op": False}, "ffn": {"no_op": False}}
+    none = {"attention": {"no_op": True}, "ffn": {"no_op": True}}
+    case.config |= {"model_type": "nemotron-nas", "num_hidden_layers": 3, "block_configs": [block, none, block]}
+    return case
+
+
+def encoder(name, part="speech_encoder"):
+    """Layers of an encoder, which begin where the exporter likes."""
+    case = plain_model(name)
+    for number in (1, 3):
+        case.tensors[f"{part}.layers.{number}.fc1.weight"] = plain(random(name), 32, 32)
+    return case
+
+
+def set_tensor(name, value):
+    def apply(case):
+        case.tensors[name] = value
+
+    return apply
+
+
+def set_config(**values):
+    def apply(case):
+        case.config |= values
+
+    return apply
+
+
+def unscaled_e5m2(name):
+    """Codes that were rounded without a scale, which is 1 then."""
+    case = fp8_model(name)
+    for module in {key.removesuffix(".weight_scale") for key in case.tensors if key.endswith(".weight_scale")}:
+        codes = np.asarray(case.tensors[module + ".weight"]).astype(np.float32) / 4096
+        case.tensors[module + ".weight"] = codes.astype(ml_dtypes.float8_e5m2)
+        case.tensors[module + ".weight_scale"] = np.float32(1)
+    case.config["quantization_config"]["fmt"] = "e5m2"
+    return case
+
+
+SAYS_NOTHING = {
+    "nulls": {"quantization": {"quant_algo": None, "kv_cache_quant_algo": None, "exclude_modules": None}},
+    "null-method": {"quantization_config": {"quant_method": None, "bits": None}},
+    "type": {"quantization": "bf16", "quantize": "bfloat16"},
+    "null-algorithm": {"quantization": {"quant_algo": None, "group_size": 128, "kv_cache_quant_algo": "FP8"}},
+    "cache": {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": "dense",
+            "config_groups": {},
+            "kv_cache_scheme": {"num_bits": 8, "type": "float"},
+        }
+    },
+    "audio": {"audio_config": {"quantization": {"n_q": 8, "bins": 2048}}, "codec_config": {"quantize": "rvq"}},
+}
+
+CONFIG_FAULTS = {
+    "groups": {"quantization_config": {"quant_method": "compressed-tensors", "format": "dense", "config_groups": {"a": {"weights": {"num_bits": 4}}}}},
+    "audio-bits": {"audio_config": {"quantization": {"bits": 8}}},
+    "audio-method": {"audio_config": {"quantization_config": {"quant_method": "odd"}}},
+    "not-audio": {"other_config": {"quantization": {"n_q": 8}}},
+}
+
+
+def cases():
+    yield hybrid("released-hybrid")
+    yield with_fault(hybrid, "released-hybrid", "bias-shape", set_tensor(CONV + ".bias", bf16(np.zeros(95))))
+    yield ernie("released-ernie-vl")
+    yield with_fault(
+        ernie, "released-ernie-vl-bias", "router-bias-shape", set_tensor(CORRECTION, np.zeros((2, EXPERTS + 1), np.float32))
+    )
+    yield with_fault(ernie, "released-ernie-vl-sizes", "experts-shape", set_config(moe_intermediate_size=[INNER, INNER - 1]))
+    yield unscaled_e5m2("released-e5m2-without-scale")
+    for name, keys in SAYS_NOTHING.items():
+        case = plain_model(f"released-config-{name}")
+        case.config |= keys
+        yield case
+    for name, keys in CONFIG_FAULTS.items():
+        yield with_fault(plain_model, f"released-config-{name}", "module-unreadable", set_config(**keys))
+    yield with_fault(
+        modelopt_model,
+        "released-config-null-algorithm",
+        "config-format",
+        set_config(quantization_config={"quant_method": "modelopt", "quant_algo": None}),
+    )
+    yield without_draft_layer("released-gguf-without-draft-layer")
+    yield with_fault(
+        without_draft_layer, "released-gguf-draft", "layers-missing", lambda c: c.pairs.update({"glm4moe.nextn_predict_layers": 0})
+    )
+    yield without_no_op("released-gguf-no-op")
+    yield with_fault(
+        without_no_op, "released-gguf-no-op", "layers-missing", lambda c: c.pairs.update({"deci.feed_forward_length": [8, 8, 8]})
+    )
+    yield own_scales("released-gguf-own-scales")
+    yield with_fault(lambda name: own_scales(name, "qwen3moe"), "released-gguf-own-scales", "module-unreadable", lambda c: None)
+    yield no_op_blocks("released-no-op-blocks")
+    yield with_fault(no_op_blocks, "released-no-op-blocks", "layers-missing", set_config(block_configs=[]))
+    yield encoder("released-encoder")
+    yield with_fault(lambda name: encoder(name, "decoder"), "released-encoder", "layers-missing", lambda c: None)
+    case = modelopt_model("released-output-zero-point")
+    case.tensors[ATTENTION + "k_proj.output_zero_point"] = np.zeros(1, np.int8)
+    yield case
