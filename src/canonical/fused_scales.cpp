@@ -36,11 +36,13 @@ float round_to_f16(float value) { return f16_to_f32(f32_to_f16(value)); }
 
 Result<std::vector<float>> spread_shard_scales(std::span<const float> scales,
                                                std::span<const std::int64_t> rows) {
-  FEWBIT_TRY(const std::int64_t sum, check_shards(scales, rows));
+  const std::vector<float> same(rows.size(), scales.size() == 1 ? scales.front() : 0.0F);
+  const std::span<const float> each = scales.size() == 1 ? std::span<const float>(same) : scales;
+  FEWBIT_TRY(const std::int64_t sum, check_shards(each, rows));
   std::vector<float> spread;
   spread.reserve(static_cast<std::size_t>(sum));
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    spread.insert(spread.end(), static_cast<std::size_t>(rows[i]), scales[i]);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    spread.insert(spread.end(), static_cast<std::size_t>(rows[i]), each[i]);
   }
   return spread;
 }

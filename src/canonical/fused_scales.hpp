@@ -10,8 +10,8 @@
 
 namespace fewbit {
 
-// scales[i] for each of the rows[i] rows of shard i: keeps every code as it is.
-// Errors: invalid_argument (numbers differ, a negative number of rows).
+// scales[i] for each of the rows[i] rows of shard i, a single scale for all rows: keeps every code
+// as it is. Errors: invalid_argument (numbers differ, a negative number of rows).
 Result<std::vector<float>> spread_shard_scales(std::span<const float> scales,
                                                std::span<const std::int64_t> rows);
 

@@ -191,10 +191,30 @@ Result<Nf3MatrixResult> prepare_part(const Part& part, Nf3ScaleRounding rounding
   result.words = words.tensor;
   result.scales = scales.tensor;
   result.global_scales = globals.tensor;
+  result.tile_n = part.matrix.tile_n;
   return result;
 }
 
 }  // namespace
+
+Result<void> unpack_nf3(const Nf3MatrixResult& matrix, std::int64_t expert,
+                        std::span<std::uint8_t> codes) {
+  const Shape& grid = matrix.scales.view.shape;
+  const std::int64_t experts = grid.size() == 3 ? grid[0] : 0;
+  if (expert < 0 || expert >= experts) {
+    return bad("expert", std::to_string(expert) + " of " + std::to_string(experts));
+  }
+  const Dims dims{.n = grid[2], .k = grid[1] * group};
+  if (std::ssize(codes) != dims.n * dims.k) {
+    return bad("codes",
+               std::to_string(codes.size()) + ", expected " + std::to_string(dims.n * dims.k));
+  }
+  const auto bytes = static_cast<std::size_t>(Nf3Packed::bytes(dims));
+  const auto words =
+      matrix.words.view.bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
+  unpack_nf3(dims, matrix.tile_n, words, codes);
+  return {};
+}
 
 Result<Nf3Result> prepare_nf3(const Nf3Input& input, Executor& executor) {
   if (input.activation_dtype != DType::bf16) {

@@ -37,6 +37,7 @@ struct Nf3MatrixResult {
   Tensor words;                      // i32 [experts, 3 * n * k / 32]  Nf3Packed
   Tensor scales;                     // u8 [experts, k/32, n]  ByteScaleGrid
   Tensor global_scales;              // f32 [experts], each nf3_global_scale
+  std::int64_t tile_n = 0;           // that the words are packed for; no other may read them
   std::int64_t raised_scales = 0;    // not 0 and below the smallest
   std::int64_t negative_scales = 0;  // of these
 };
@@ -49,6 +50,10 @@ struct Nf3Result {
 // divide, the first code outside 0 to 7, the first scale that is not below 32 (NaN too); limit
 // (memory can't be had).
 Result<Nf3Result> prepare_nf3(const Nf3Input& input, Executor& executor = serial_executor());
+
+// The codes [n, k] of one expert, one a byte. Errors: invalid_argument (expert or number of codes).
+Result<void> unpack_nf3(const Nf3MatrixResult& matrix, std::int64_t expert,
+                        std::span<std::uint8_t> codes);
 
 // One thread's memory for 64 rows: their planes by rows, then by units.
 struct Nf3Planes {

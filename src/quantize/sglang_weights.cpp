@@ -57,6 +57,10 @@ Group group_of(float least, float most, const QuantizeOptions& options, const Ro
     group.scale = std::max(up, down);
     return group;
   }
+  if (options.range == ZeroPointRange::with_zero) {
+    least = std::min(least, 0.0F);
+    most = std::max(most, 0.0F);
+  }
   const float range = std::max(rounded(most - least), rounded(1e-5F));
   group.scale = rounded(range / top);
   group.zero = std::clamp(std::nearbyint(std::fabs(rounded(least / group.scale))), bottom, top);

@@ -24,11 +24,17 @@ struct IntegerType {
 // Error not_found lists them.
 Result<IntegerType> integer_type(std::string_view name);
 
+// What scale and zero point of a group cover: SGLang's take the range of the weights alone and lose
+// the sign of its end, so that groups of one sign decode to one value; with zero among them none
+// do.
+enum class ZeroPointRange { as_sglang, with_zero };
+
 struct QuantizeOptions {
   IntegerType type;
   // Rows that share a scale; -1: all of them; empty: no scale, that is 1.
   std::optional<std::int64_t> group_size = -1;
   bool zero_points = false;
+  ZeroPointRange range = ZeroPointRange::as_sglang;
   bool zeros_after_scales = false;  // only the reference: code * scale - zero * scale
 };
 
@@ -45,8 +51,8 @@ struct QuantizedWeights {
 //   symmetric: scale = max(|max / most|, |min / least|), value = clamp(round(w / scale))
 //   zero points: scale = max(max - min, 1e-5) / most, zero = clamp(round(|min / scale|)),
 //     value = clamp(round(w / scale) + zero)
-// The zero point loses the sign of min: groups without a negative weight are badly represented. A
-// group of zeros has scale 0 and codes of value 0 (SGLang divides by zero there).
+//     (min <= 0 <= max with ZeroPointRange::with_zero)
+// A group of zeros has scale 0 and codes of value 0 (SGLang divides by zero there).
 // Errors: invalid_argument (sizes, dtype, NaN or infinity, zero points of a signed type).
 Result<QuantizedWeights> quantize_weights(std::span<const float> w, MatrixSize size, DType dtype,
                                           const QuantizeOptions& options);

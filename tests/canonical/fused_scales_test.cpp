@@ -20,6 +20,12 @@ TEST(FusedScales, AScaleAShardBecomesAScaleARow) {
   EXPECT_THAT(*spread, ElementsAre(0.5F, 2.0F, 2.0F, 2.0F));
 }
 
+TEST(FusedScales, OneScaleIsThatOfAllShards) {
+  const float scales[] = {0.5F};
+  const std::int64_t rows[] = {1, 2};
+  EXPECT_THAT(*spread_shard_scales(scales, rows), ElementsAre(0.5F, 0.5F, 0.5F));
+}
+
 TEST(FusedScales, MergedCodesKeepTheLargestScaleAndRoundTheOthers) {
   const float scales[] = {1.0F, 0.25F};
   const std::int64_t rows[] = {1, 1};
@@ -46,10 +52,11 @@ TEST(FusedScales, AnUnsetLastScaleLeavesTheCodes) {
 
 TEST(FusedScales, NumbersThatDifferAreErrors) {
   const float scales[] = {0.5F};
+  const float three[] = {0.5F, 1.0F, 2.0F};
   const std::int64_t two[] = {1, 1};
   const std::int64_t negative[] = {-1};
   std::vector<std::uint8_t> codes(3);
-  EXPECT_THAT(spread_shard_scales(scales, two).error().what, HasSubstr("1 scales for 2 shards"));
+  EXPECT_THAT(spread_shard_scales(three, two).error().what, HasSubstr("3 scales for 2 shards"));
   EXPECT_THAT(spread_shard_scales(scales, negative).error().what, HasSubstr("shard of -1 rows"));
   EXPECT_THAT(merge_shard_scales(scales, std::span(two).first(1), 2, codes).error().what,
               HasSubstr("3 codes, expected 1 rows of 2"));

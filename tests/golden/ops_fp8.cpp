@@ -88,9 +88,7 @@ Result<Outputs> per_tensor_dequantize(const GoldenCase& c) {
 
 Result<Outputs> convert_to_channelwise(const GoldenCase& c) {
   FEWBIT_TRY(const std::vector<std::int64_t> widths, integers_param(c, "logical_widths"));
-  FEWBIT_TRY(std::vector<float> scales, c.values<float>("weight_scale"));
-  // One scale that stands for all shards.
-  if (scales.size() == 1) scales.resize(widths.size(), scales.front());
+  FEWBIT_TRY(const std::vector<float> scales, c.values<float>("weight_scale"));
   FEWBIT_TRY(const std::vector<float> spread, spread_shard_scales(scales, widths));
   Outputs outputs;
   outputs["channel"] = tensor_of(DType::f32, {static_cast<std::int64_t>(spread.size()), 1}, spread);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -139,6 +140,16 @@ class PrepareNf3Test : public ::testing::Test {
     const auto result = prepare_nf3(input_);
     return result ? "" : result.error().message();
   }
+  // Of both experts.
+  static std::vector<std::uint8_t> unpacked(const Nf3MatrixResult& matrix) {
+    std::vector<std::uint8_t> codes(64 * 128 * (matrix.scales.view.shape[2] == 64 ? 2 : 1));
+    for (std::size_t e = 0; e < 2; ++e) {
+      const auto of_expert = std::span(codes).subspan(e * codes.size() / 2, codes.size() / 2);
+      const auto done = unpack_nf3(matrix, static_cast<std::int64_t>(e), of_expert);
+      EXPECT_TRUE(done) << done.error().message();
+    }
+    return codes;
+  }
   Nf3Input input_;
   Memory w13_;
   Memory w2_;
@@ -147,20 +158,32 @@ class PrepareNf3Test : public ::testing::Test {
 TEST_F(PrepareNf3Test, EveryCodeAndScaleIsThere) {
   const auto result = prepare_nf3(input_);
   ASSERT_TRUE(result) << result.error().message();
-  constexpr Dims d{.n = 64, .k = 128};
-  std::vector<std::uint8_t> codes(w13_.codes.size());
-  for (std::size_t e = 0; e < 2; ++e) {
-    const auto words = result->w13.words.view.bytes;
-    unpack_nf3(d, 64, words.subspan(e * words.size() / 2, words.size() / 2),
-               std::span(codes).subspan(e * codes.size() / 2, codes.size() / 2));
-  }
-  EXPECT_EQ(codes, w13_.codes);
+  EXPECT_EQ(unpacked(result->w13), w13_.codes);
   // w2 has one group, so the columns of its scales are in the other order.
   unpack<SingleByteScales>({.n = 128, .k = 1}, result->w2.scales.view.bytes,
                            [&](std::int64_t n, std::int64_t k, std::uint64_t byte) {
                              const float scale = w2_.scales[static_cast<std::size_t>(n + k)];
                              EXPECT_EQ(byte, nf3_scale_byte(scale, Nf3ScaleRounding::nearest));
                            });
+}
+
+// Words for another number of columns are other words: what was prepared says which it is for, and
+// is read with that alone.
+TEST_F(PrepareNf3Test, WordsRememberTheirTile) {
+  std::mt19937 random(4);
+  for (auto& code : w2_.codes) code = random() & 7U;
+  const auto narrow = prepare_nf3(input_);
+  input_.w2.tile_n = 128;
+  const auto wide = prepare_nf3(input_);
+  ASSERT_TRUE(narrow && wide);
+  EXPECT_EQ(narrow->w2.tile_n, 64);
+  EXPECT_EQ(wide->w2.tile_n, 128);
+  EXPECT_FALSE(std::ranges::equal(narrow->w2.words.view.bytes, wide->w2.words.view.bytes));
+  EXPECT_EQ(unpacked(narrow->w2), w2_.codes);
+  EXPECT_EQ(unpacked(wide->w2), w2_.codes);
+  std::vector<std::uint8_t> codes(5);
+  EXPECT_EQ(unpack_nf3(wide->w2, 0, codes).error().message(), "codes: 5, expected 4096");
+  EXPECT_EQ(unpack_nf3(wide->w2, 2, codes).error().message(), "expert: 2 of 2");
 }
 
 TEST_F(PrepareNf3Test, RefusesWithNumbers) {

@@ -61,6 +61,24 @@ TEST(SglangQuantizeWeights, AGroupOfZerosStaysZero) {
   EXPECT_THAT(made->reference, Each(0.0F));
 }
 
+// SGLang takes the zero point of |min|, which puts a group of one sign beyond the codes.
+TEST(SglangQuantizeWeights, GroupsOfOneSignNeedZeroInTheirRange) {
+  for (const float sign : {1.0F, -1.0F}) {
+    const std::vector<float> w = {sign, 1.3F * sign, 1.6F * sign, 2.0F * sign};
+    QuantizeOptions options = options_of("uint4", -1, true);
+    const auto theirs = quantize_weights(w, {4, 1}, DType::f32, options);
+    ASSERT_TRUE(theirs);
+    EXPECT_THAT(theirs->reference, Each(theirs->reference[0]));
+    options.range = ZeroPointRange::with_zero;
+    const auto ours = quantize_weights(w, {4, 1}, DType::f32, options);
+    ASSERT_TRUE(ours);
+    EXPECT_THAT(ours->zeros, ElementsAre(sign > 0 ? 0 : 15));
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(double{ours->reference[i]}, double{w[i]}, 1.0 / 15 + 1e-6) << i;
+    }
+  }
+}
+
 TEST(SglangQuantizeWeights, BadInputIsRefusedWithItsNumbers) {
   const auto what = [](std::span<const float> w, MatrixSize size, DType dtype,
                        const QuantizeOptions& options) {

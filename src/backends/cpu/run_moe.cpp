@@ -228,14 +228,17 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
       problem_.hidden_size * conversions_of(problem_.activation_dtype).element_bytes);
   const auto top_k = static_cast<std::size_t>(problem_.top_k);
   for (std::int64_t first = 0; first < args.tokens; first += max_pass_tokens) {
-    MoeArgs part = args;
-    part.tokens = std::min(max_pass_tokens, args.tokens - first);
     const auto skip = static_cast<std::size_t>(first);
-    const auto count = static_cast<std::size_t>(part.tokens);
+    const auto count = static_cast<std::size_t>(std::min(max_pass_tokens, args.tokens - first));
+    MoeArgs part;
+    part.tokens = static_cast<std::int64_t>(count);
+    part.hidden.dtype = args.hidden.dtype;  // without its shape, which would be a copy on the heap
     part.hidden.bytes = args.hidden.bytes.subspan(skip * row_bytes, count * row_bytes);
     part.out = args.out.subspan(skip * row_bytes, count * row_bytes);
     part.topk_ids = args.topk_ids.subspan(skip * top_k, count * top_k);
     part.topk_weights = args.topk_weights.subspan(skip * top_k, count * top_k);
+    part.expert_map = args.expert_map;
+    part.amax = args.amax;
     const MoeWorkspace workspace = moe_workspace(problem_, part.tokens, args.workspace);
     Pass(problem_, experts_, part, workspace).run(executor);
   }
