@@ -104,6 +104,17 @@ TEST(CanonicalForm, PowerOfTwoScalesReachTheirSmallestValue) {
   EXPECT_THAT(decode(t), ElementsAre(std::ldexp(1.0F, -128), -6 * std::ldexp(1.0F, -127)));
 }
 
+TEST(CanonicalForm, PowerOfTwoScalesReachTheirLargestValueAndNan) {
+  QuantizedTensor t = matrix(2, 2, DType::f4_e2m1, {1, 32});
+  t.codes = own<std::uint8_t>(DType::u8, {2}, {0x91, 0x91});  // 0.5, -0.5
+  t.scales = own<std::uint8_t>(DType::f8_e8m0, {2, 1}, {254, 255});
+  t.scheme.scale->dtype = DType::f8_e8m0;
+  const std::vector<float> values = decode(t);
+  EXPECT_EQ(values[0], std::ldexp(1.0F, 126));
+  EXPECT_EQ(values[1], -std::ldexp(1.0F, 126));
+  EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[3]));
+}
+
 TEST(CanonicalForm, EveryPartIsCheckedWithBothNumbers) {
   QuantizedTensor t = matrix(2, 64, DType::u4, {1, 32});
   t.codes = own<std::uint8_t>(DType::u8, {63}, std::vector<std::uint8_t>(63));

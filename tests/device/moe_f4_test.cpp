@@ -115,7 +115,7 @@ TEST_F(MoeF4Test, SmallAndOddShapes) {
     for (const std::int64_t tokens : {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 129}) {
       for (const StreamShape& s :
            {StreamShape{tokens, 2, 4, 64, 32}, StreamShape{tokens, 3, 8, 160, 96},
-            StreamShape{tokens, 1, 1, 288, 352}}) {
+            StreamShape{tokens, 1, 1, 288, 352}, StreamShape{tokens, 2, 2, 256, 192}}) {
         check({format, s, {}}, card_);
         if (HasFatalFailure()) return;
       }
@@ -241,6 +241,31 @@ TEST_F(MoeF4Test, RoutesThatAreSkewedRepeatedOrOutside) {
     ASSERT_OK(outcome);
     expect_exact(layer, *outcome, 1);
   }
+}
+
+// Each of the two routes counts, with its own weight.
+TEST_F(MoeF4Test, OneTokenMayNameAnExpertTwice) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    RandomLayer layer = random_layer(format, {1, 2, 4, 256, 128}, 6);
+    layer.ids = {2, 2};
+    layer.weights = {0.25F, 0.5F};
+    const Result<StreamPlan> plan = plan_stream(format, layer.shape, card_);
+    ASSERT_OK(plan);
+    const Result<Outcome> outcome = run(layer, *plan, 3);
+    ASSERT_OK(outcome);
+    expect_exact(layer, *outcome, 1);
+  }
+}
+
+// Blocks that wait for each other are launched together or not at all.
+TEST_F(MoeF4Test, MoreBlocksThanTheCardHoldsAreAnError) {
+  const RandomLayer layer = random_layer(F4Format::e4m3_k16, {2, 2, 4, 256, 128}, 7);
+  Result<StreamPlan> plan = plan_stream(layer.format, layer.shape, card_);
+  ASSERT_OK(plan);
+  plan->blocks *= 64;
+  const Result<Outcome> outcome = run(layer, *plan);
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message().find("moe_f4"), std::string::npos);
 }
 
 TEST_F(MoeF4Test, LayersOfPublishedModels) {

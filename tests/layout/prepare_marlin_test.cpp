@@ -17,6 +17,8 @@
 #include "layout/column_words.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/marlin_8bit.hpp"
+#include "layout/marlin_act8_4bit.hpp"
+#include "layout/marlin_codes.hpp"
 #include "layout/marlin_scales.hpp"
 #include "layout/marlin_zeros.hpp"
 #include "layout/pack.hpp"
@@ -149,6 +151,35 @@ TEST(PrepareMarlinTest, NothingOfTheWeightsIsLost) {
   ASSERT_TRUE(b) << b.error().message();
   expect_same<AwqWords<8>, AwqWords<8>, Marlin8Bit, ScaleOrder::single>(awq, awq.w13, b->w13, 2);
   expect_same<AwqWords<8>, AwqWords<8>, Marlin8Bit, ScaleOrder::single>(awq, awq.w2, b->w2, 1);
+}
+
+// Kernels with 8-bit activations are for 4-bit codes: as stored for int8, as e4m3 bits for FP8.
+TEST(PrepareMarlinTest, FourBitCodesAreTakenFor8BitActivations) {
+  for (const auto activation : {MarlinActivation::int8, MarlinActivation::f8_e4m3}) {
+    Layer layer(WordSource::gptq, 4, 32, {.n = 128, .k = 64});
+    layer.input.codes.activation = activation;
+    layer.input.w13.zeros.reset();
+    layer.input.w2.zeros.reset();
+    for (Layer::Matrix* m : {&layer.w13, &layer.w2}) {
+      for (std::size_t i = 1; i < m->scales.size(); i += 2) m->scales[i] = std::byte{0x28};
+    }
+    const auto result = prepare_marlin(layer.input, serial_executor());
+    ASSERT_TRUE(result) << result.error().message();
+    const Dims d = layer.w2.dims;
+    for (std::int64_t e = 0; e < 2; ++e) {
+      for (std::int64_t i = 0; i < d.n * d.k; ++i) {
+        const Element at{.n = i / d.k, .k = i % d.k};
+        const auto code = static_cast<unsigned>(
+            read_bits<4>(share(layer.w2.words, e), GptqWords<4>::place(d, at.n, at.k)));
+        const unsigned want =
+            activation == MarlinActivation::int8 ? code : *marlin_fp8_code(code, 8);
+        ASSERT_EQ(read_bits<4>(share(result->w2.words.view.bytes, e),
+                               MarlinAct8Of4Bit::place(d, at.n, at.k)),
+                  want)
+            << at.n << " " << at.k;
+      }
+    }
+  }
 }
 
 // intermediate_size 128 in groups of 128 beside hidden_size 256: w13 has two groups.

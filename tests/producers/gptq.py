@@ -88,6 +88,7 @@ def variants():
             yield whole(f"gptq-{bits}bit-{version}-asym", Form(bits, sym=False, minus=minus), scheme=scheme)
         yield whole(f"gptq-{bits}bit-act-order", Form(bits, sym=False, order=True), scheme=scheme)
         yield whole(f"gptq-{bits}bit-whole-rows", Form(bits, group_size=-1, sym=False), scheme=scheme)
+    yield whole("gptq-whole-rows-act-order", Form(group_size=-1, order=True))
     yield whole("gptq-without-g-idx", Form(g_idx=False))
     yield whole("gptq-short-last-group", Form(group_size=64, sym=False))
     yield whole("gptq-short-last-group-act-order", Form(group_size=64, order=True))
