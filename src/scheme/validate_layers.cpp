@@ -80,7 +80,7 @@ ModelHints hints_of(const Checkpoint& checkpoint) {
   return config && *config != nullptr ? read_model_hints(**config) : ModelHints{};
 }
 
-// By the path before the number: "model.layers", "blk".
+// By the path before the number: "layers", "talker.model.layers", "blk".
 std::map<std::string, Stack> stacks_of(const Identified& identified) {
   std::map<std::string, Stack> stacks;
   for (const Module& module : identified.modules) {
