@@ -106,6 +106,12 @@ TEST(ValidateLayers, DraftLayersNeedNotBeLikeTheOthers) {
                           "down_proj (gate_proj, up_proj, down_proj, as all layers of its kind)"));
 }
 
+// Of a file of draft layers alone all are compared.
+TEST(ValidateLayers, DraftLayersAloneAreCompared) {
+  EXPECT_THAT(Model().dense(2).dense(4).stated(2).findings(),
+              ElementsAre("error layers-missing layers: no tensors of layer 3 (3 layers, 2 to 4)"));
+}
+
 TEST(ValidateLayers, ExpertsLackWhatThoseOfAnotherLayerHave) {
   EXPECT_THAT(
       Model().moe(0).moe(1, {"up_proj", "down_proj"}).stated(2).findings(),
@@ -130,6 +136,10 @@ TEST(ValidateLayers, OnlyAWholeModelNeedsEveryDown) {
 
 TEST(ValidateLayers, AFusedMatrixIsGateAndUp) {
   EXPECT_THAT(Model().moe(0).moe(1, {"gate_up_proj", "down_proj"}).stated(2).findings(), IsEmpty());
+  Model shared;
+  shared.add(0, "mlp.shared_expert", {"gate_proj", "up_proj", "down_proj"});
+  shared.add(1, "mlp.shared_expert", {"gate_up_proj", "down_proj"});
+  EXPECT_THAT(shared.stated(2).findings(), IsEmpty());
 }
 
 TEST(ValidateLayers, SharedExpertsAndDenseLayersHaveTheSameParts) {
