@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
+
+#include "core/checked.hpp"
 
 namespace fewbit {
 namespace {
@@ -23,6 +26,16 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
          less(b.data(), a.data() + a.size());
 }
 
+// A call that is in order takes no memory: shapes become text only in errors.
+bool has_shape(const TensorView& view, const Matrix& expected) {
+  return view.shape.size() == 2 && view.shape[0] == expected.rows && view.shape[1] == expected.cols;
+}
+
+std::string matrix_text(const Matrix& matrix) {
+  return fmt::format("{} {}", dtype_name(matrix.dtype),
+                     shape_text(Shape{matrix.rows, matrix.cols}));
+}
+
 }  // namespace
 
 Result<void> check_tokens(const std::string& where, std::int64_t tokens, std::int64_t max_tokens) {
@@ -32,27 +45,27 @@ Result<void> check_tokens(const std::string& where, std::int64_t tokens, std::in
 
 Result<void> check_input(const std::string& where, const char* name, const TensorView& view,
                          const Matrix& expected) {
-  const Shape shape{expected.rows, expected.cols};
   if (view.device.kind != DeviceKind::cpu) {
     return bad(where, fmt::format("{} is in CUDA memory, expected CPU memory", name));
   }
-  if (view.dtype != expected.dtype || view.shape != shape) {
-    return bad(where,
-               fmt::format("{} is {} {}, expected {} {}", name, dtype_name(view.dtype),
-                           shape_text(view.shape), dtype_name(expected.dtype), shape_text(shape)));
+  if (view.dtype != expected.dtype || !has_shape(view, expected)) {
+    return bad(where, fmt::format("{} is {} {}, expected {}", name, dtype_name(view.dtype),
+                                  shape_text(view.shape), matrix_text(expected)));
   }
   return check_output(where, name, view.bytes, expected);
 }
 
 Result<void> check_output(const std::string& where, const char* name,
                           std::span<const std::byte> bytes, const Matrix& expected) {
-  const Shape shape{expected.rows, expected.cols};
-  FEWBIT_TRY(const std::uint64_t size, tensor_bytes(expected.dtype, shape));
-  if (bytes.size() != size) {
-    return bad(where, fmt::format("{} holds {} bytes, expected {} ({} {})", name, bytes.size(),
-                                  size, dtype_name(expected.dtype), shape_text(shape)));
-  }
   const auto element = static_cast<std::uint64_t>(dtype_bits(expected.dtype)) / 8;
+  const auto elements = checked_mul(static_cast<std::uint64_t>(expected.rows),
+                                    static_cast<std::uint64_t>(expected.cols));
+  const auto size = elements ? checked_mul(*elements, element) : std::nullopt;
+  if (!size) return bad(where, fmt::format("{} of {} is too large", name, matrix_text(expected)));
+  if (bytes.size() != *size) {
+    return bad(where, fmt::format("{} holds {} bytes, expected {} ({})", name, bytes.size(), *size,
+                                  matrix_text(expected)));
+  }
   if (const std::uint64_t off = misalignment(bytes, element); off != 0) {
     return bad(where, fmt::format("{} is {} byte past a multiple of {}", name, off, element));
   }

@@ -4,6 +4,7 @@
 
 #include "backends/moe_case.hpp"
 #include "core/aligned_buffer.hpp"
+#include "fewbit/moe.hpp"
 #include "layout/counting_memory.hpp"
 #include "select/backend.hpp"
 #include "select/prepare_moe.hpp"
@@ -17,10 +18,10 @@ TEST(RunMemory, ACallTakesNone) {
   const auto pool = make_thread_pool(2);
   ASSERT_TRUE(pool);
   for (const char* backend : {"cpu_generic", "reference"}) {
-    const auto prepared =
+    auto prepared =
         prepare_moe(*find_backend(backend), problem, test::random_weights(spec), serial_executor());
     ASSERT_TRUE(prepared) << prepared.error().message();
-    const PreparedMoe& layer = **prepared;
+    const MoeLayer layer(problem, *std::move(prepared));
     for (const std::int64_t tokens : {1, 130, 9}) {
       const test::Call call = test::random_call(problem, tokens, 3);
       AlignedBuffer workspace = *AlignedBuffer::allocate(*layer.workspace_bytes(tokens));
