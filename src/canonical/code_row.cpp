@@ -5,6 +5,7 @@
 
 #include "core/convert.hpp"
 #include "core/float_convert.hpp"
+#include "core/float_types.hpp"
 
 namespace fewbit {
 namespace {
@@ -76,10 +77,6 @@ const Table* find_table(DType dtype) {
   }
 }
 
-bool is_wide_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-}
-
 // Code j stands at bits [j * width, (j + 1) * width) of the row.
 void look_up(const Table& table, int width, std::span<const std::byte> bytes,
              std::span<float> out) {
@@ -96,7 +93,9 @@ void look_up(const Table& table, int width, std::span<const std::byte> bytes,
 
 }  // namespace
 
-bool has_code_values(DType dtype) { return is_wide_float(dtype) || find_table(dtype) != nullptr; }
+bool has_code_values(DType dtype) {
+  return is_16_or_32_bit_float(dtype) || find_table(dtype) != nullptr;
+}
 
 std::uint64_t code_row_bytes(DType dtype, std::int64_t k) {
   return (static_cast<std::uint64_t>(k) * static_cast<std::uint64_t>(dtype_bits(dtype)) + 7) / 8;

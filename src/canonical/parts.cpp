@@ -8,13 +8,14 @@
 
 #include "canonical/storage.hpp"
 #include "core/convert.hpp"
+#include "core/float_types.hpp"
 
 namespace fewbit {
 namespace {
 
 Result<void> check_float(const Tensor& tensor, std::string_view name) {
   const DType dtype = tensor.view.dtype;
-  if (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) return {};
+  if (is_16_or_32_bit_float(dtype)) return {};
   return Error{ErrorCode::corrupt,
                fmt::format("dtype is {}, expected f32, f16 or bf16", dtype_name(dtype)),
                std::string(name)};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/convert.hpp"
+#include "core/float_types.hpp"
 #include "fewbit/quantized.hpp"
 #include "model/element.hpp"
 #include "scheme/name_parts.hpp"
@@ -15,13 +16,6 @@
 #include "scheme/zero_bias.hpp"
 
 namespace fewbit {
-namespace {
-
-bool is_plain_float(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32 || dtype == DType::f64;
-}
-
-}  // namespace
 
 Result<RmsNorm> WeightReader::norm(const std::string& module, std::int64_t width) {
   const std::string name = module + ".weight";

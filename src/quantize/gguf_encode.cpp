@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/convert.hpp"
+#include "core/float_types.hpp"
 #include "quantize/gguf_encode_blocks.hpp"
 
 namespace fewbit {
@@ -33,9 +34,7 @@ EncodeGgufBlock* find_encoder(const GgufType& type) {
   return row == std::end(encoders) ? nullptr : row->encode;
 }
 
-bool is_float(const GgufType& type) {
-  return type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
-}
+bool is_float(const GgufType& type) { return type.dtype && is_16_or_32_bit_float(*type.dtype); }
 
 Error failure(ErrorCode code, std::string what) {
   return Error{code, std::move(what), "encode_gguf_blocks"};

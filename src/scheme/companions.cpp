@@ -13,16 +13,7 @@ namespace fewbit {
 namespace {
 
 // Of models, not of quantizers: beside routers and embeddings.
-constexpr std::string_view models_own[] = {"e_score_correction_bias",
-                                           "expert_bias",
-                                           "tid2eid",
-                                           "per_expert_scale",
-                                           "layer_scale",
-                                           "logit_scale",
-                                           "embed_scale",
-                                           "moe_statics",
-                                           "position_ids",
-                                           "inv_freq"};
+constexpr std::string_view models_own[] = {"e_score_correction_bias", "expert_bias", "moe_statics"};
 
 // Of the activations, and what only repeats what the codes say.
 constexpr std::string_view input_parts[] = {
@@ -33,22 +24,16 @@ constexpr std::string_view input_parts[] = {
 bool is_models_own(std::string_view name) {
   const std::vector<std::string_view> parts = split_dots(name);
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
-    return std::find(std::begin(models_own), std::end(models_own), part) != std::end(models_own);
+    return is_table(part) || is_models_own_scale(part) ||
+           std::find(std::begin(models_own), std::end(models_own), part) != std::end(models_own);
   });
 }
 
-bool is_quantized_matrix(const Draft& draft) {
-  return draft.module.scheme.quantized() &&
-         std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
-                     [](const auto& part) { return is_weight_suffix(part.suffix); });
-}
-
 Draft* find_matrix(Inventory& inventory, std::string_view name) {
-  const auto at = std::lower_bound(
-      inventory.drafts.begin(), inventory.drafts.end(), name,
-      [](const Draft& draft, std::string_view wanted) { return draft.module.name < wanted; });
-  const bool found = at != inventory.drafts.end() && at->module.name == name;
-  return found && is_quantized_matrix(*at) ? &*at : nullptr;
+  Draft* draft = inventory.find(name);
+  const bool matrix =
+      draft != nullptr && draft->module.scheme.quantized() && has_weight(draft->module);
+  return matrix ? draft : nullptr;
 }
 
 // "experts.down_proj" of "experts.down_proj_weight_offset": suffixes of fused experts follow an

@@ -32,6 +32,17 @@ void Draft::refuse(Scheme scheme, std::string why) {
   module.unreadable = std::move(why);
 }
 
+const Draft* Inventory::find(std::string_view name) const {
+  const auto at = std::lower_bound(
+      drafts.begin(), drafts.end(), name,
+      [](const Draft& draft, std::string_view wanted) { return draft.module.name < wanted; });
+  return at != drafts.end() && at->module.name == name ? &*at : nullptr;
+}
+
+Draft* Inventory::find(std::string_view name) {
+  return const_cast<Draft*>(std::as_const(*this).find(name));  // NOLINT(*-const-cast)
+}
+
 bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::string_view suffix) {
   const TensorInfo* info = draft.tensor(suffix);
   if (suffix != "weight_zero_point" || info == nullptr || inventory.checkpoint == nullptr) {

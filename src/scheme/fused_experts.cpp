@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 
+#include "core/float_types.hpp"
 #include "core/quote.hpp"
 #include "scheme/fused_names.hpp"
 
@@ -36,8 +37,7 @@ bool one_of(std::string_view text, const std::string_view (&list)[count]) {
 }
 
 bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
-         dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
+  return is_16_or_32_bit_float(dtype) || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
 }
 
 // Which orders of [E, a, b] have the model's width where it belongs.
@@ -55,14 +55,12 @@ std::optional<bool> order_of_others(const Inventory& inventory, const Module& mo
   for (const std::string_view last :
        {"gate_up_proj", "gate_proj", "up_proj", "down_proj", "input_linear", "output_linear"}) {
     const std::string name = with_last_component(module.name, last);
-    const auto at = std::lower_bound(
-        inventory.drafts.begin(), inventory.drafts.end(), name,
-        [](const Draft& draft, const std::string& wanted) { return draft.module.name < wanted; });
-    if (at == inventory.drafts.end() || at->module.name != name) continue;
-    const TensorInfo* weight = at->tensor("weight");
+    const Draft* other = inventory.find(name);
+    if (other == nullptr) continue;
+    const TensorInfo* weight = other->tensor("weight");
     // Packed codes have other shapes than their matrix.
     if (weight == nullptr || weight->shape.size() != 3 || !is_float(weight->dtype)) continue;
-    const Orders fits = fitting_orders(weight->shape, at->module.role, *inventory.hidden_size);
+    const Orders fits = fitting_orders(weight->shape, other->module.role, *inventory.hidden_size);
     if (fits.rows != fits.columns) return fits.columns;
   }
   return std::nullopt;

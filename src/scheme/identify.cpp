@@ -50,8 +50,6 @@ void take_hints(ModelHints hints, Inventory& inventory) {
 void refuse_rest(Inventory& inventory) {
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed) continue;
-    const bool weight = std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
-                                    [](const auto& part) { return is_weight_suffix(part.suffix); });
     Scheme scheme;
     scheme.producer = Producer::unknown;
     scheme.weight = draft.tensors.front()->dtype;
@@ -59,7 +57,7 @@ void refuse_rest(Inventory& inventory) {
     const bool scale =
         std::any_of(draft.module.parts.begin(), draft.module.parts.end(),
                     [](const auto& part) { return is_quantization_suffix(part.suffix); });
-    draft.module.unreadable = weight || !scale
+    draft.module.unreadable = has_weight(draft.module) || !scale
                                   ? "quantized in an unknown way: " + draft.module.evidence
                                   : std::string(leftover_scale);
   }

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/quote.hpp"
 
@@ -127,22 +126,6 @@ Result<void> read_router(const ConfigSection& config, const Family& family, Mode
   FEWBIT_TRY(const auto renormalize, config.boolean(renormalize_keys));
   model.router.renormalize = family.renormalize == Renormalize::always ||
                              renormalize.value_or(family.norm_topk_prob_default);
-  FEWBIT_TRY(const auto groups, config.integer(group_keys, 1, max_count));
-  FEWBIT_TRY(const auto top_groups, config.integer({"topk_group"}, 1, max_count));
-  const std::int64_t num_groups = groups.value_or(1);
-  const std::int64_t num_top_groups = top_groups.value_or(num_groups);
-  if (model.num_experts % num_groups != 0 || num_top_groups > num_groups) {
-    return inconsistent(config, fmt::format("n_group {} and topk_group {} do not fit {} experts",
-                                            num_groups, num_top_groups, model.num_experts));
-  }
-  model.router.num_groups = static_cast<int>(num_groups);
-  model.router.top_groups = static_cast<int>(num_top_groups);
-  FEWBIT_TRY(const auto scaling, config.number(scaling_keys));
-  model.router.scaling = static_cast<float>(scaling.value_or(1.0));
-  if (!std::isfinite(model.router.scaling)) {
-    return inconsistent(config, fmt::format("routed_scaling_factor is {}, expected a finite f32",
-                                            scaling.value_or(1.0)));
-  }
   return {};
 }
 
@@ -165,11 +148,10 @@ Result<void> read_activation(const ConfigSection& config, ModelConfig& model) {
 }
 
 // Layer i has routed experts when it is not in mlp_only_layers and (i + 1) % decoder_sparse_step
-// is 0, or from first_k_dense_replace on.
+// is 0.
 Result<void> read_moe_layers(const ConfigSection& config, ModelConfig& model) {
-  FEWBIT_TRY(const auto step,
-             config.integer({"decoder_sparse_step", "moe_layer_freq"}, 1, max_count));
-  FEWBIT_TRY(const auto dense_layers, config.integer({"first_k_dense_replace"}, 0, max_count));
+  FEWBIT_TRY(config.agree({"decoder_sparse_step", "moe_layer_freq"}));
+  FEWBIT_TRY(const auto step, config.integer({"decoder_sparse_step"}, 1, max_count));
   FEWBIT_TRY(const std::vector<std::int64_t> mlp_only, config.integers({"mlp_only_layers"}));
   if (static_cast<std::int64_t>(mlp_only.size()) > model.num_layers) {
     return inconsistent(config, fmt::format("mlp_only_layers has {} entries for {} layers",
@@ -186,8 +168,7 @@ Result<void> read_moe_layers(const ConfigSection& config, ModelConfig& model) {
   model.moe_layer.resize(static_cast<std::size_t>(model.num_layers));
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     const bool on_step = (i + 1) % step.value_or(1) == 0;
-    model.moe_layer[static_cast<std::size_t>(i)] =
-        !dense[static_cast<std::size_t>(i)] && on_step && i >= dense_layers.value_or(0);
+    model.moe_layer[static_cast<std::size_t>(i)] = !dense[static_cast<std::size_t>(i)] && on_step;
   }
   return {};
 }

@@ -19,6 +19,7 @@ Error foreign(const ConfigSection& config, const ConfigSection::Entry& entry,
 
 Result<void> must_be_number(const ConfigSection& config, const ModelConfig& model,
                             ConfigSection::Keys keys, double neutral) {
+  FEWBIT_TRY(config.agree(keys));
   const auto entry = config.find(keys);
   if (!entry || entry.value->as_double() == neutral) return {};
   return foreign(config, entry, model, fmt::format("{}", neutral));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/checked.hpp"
+#include "core/float_types.hpp"
 #include "scheme/fused_experts.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/scale_fit.hpp"
@@ -104,7 +105,7 @@ class Claim {
     }
     DType dtype = scale->dtype;
     if (scheme_.weight == DType::f4_e2m1 && dtype == DType::u8) dtype = DType::f8_e8m0;
-    const bool known = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
+    const bool known = is_16_or_32_bit_float(dtype) ||
                        (dtype == DType::f8_e8m0 && scheme_.weight == DType::f4_e2m1);
     if (!known) {
       return fmt::format("weight_scale is {}, expected {}", dtype_name(scale->dtype),
@@ -198,8 +199,7 @@ ModeloptFormat modelopt_format(const Draft& draft) {
       rows(*scale) % 2 == 0 && rows(*scale) / 2 == rows(*weight)) {
     return ModeloptFormat::int4_awq;
   }
-  const bool floats = scale == nullptr || scale->dtype == DType::f32 ||
-                      scale->dtype == DType::f16 || scale->dtype == DType::bf16;
+  const bool floats = scale == nullptr || is_16_or_32_bit_float(scale->dtype);
   if (weight->dtype == DType::i8 && floats && !draft.has("weight_scale_2")) {
     return ModeloptFormat::int8;
   }

@@ -25,6 +25,7 @@ TensorName split_tensor_name(std::string_view name);
 bool is_quantization_suffix(std::string_view suffix);
 // Whether a suffix holds the codes or values of the matrix itself.
 bool is_weight_suffix(std::string_view suffix);
+bool has_weight(const Module& module);
 
 // Expert number of a module that holds all experts in one tensor, as Module::expert.
 inline constexpr int all_experts = -2;
@@ -42,6 +43,9 @@ ModuleRole find_role(std::string_view module);
 // Roles of matrices that activations are multiplied by, so that quantizers change them; experts'
 // routers and output heads too, other attention parts and lone factors not.
 bool is_projection(Role role);
+
+// Factors of layers, heads and experts: a part of a name that is a model's own, no quantizer's.
+bool is_models_own_scale(std::string_view part);
 
 // Tables that are in models of every kind, and are no weights: position ids, experts by token.
 bool is_table(std::string_view module);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/float_types.hpp"
 #include "core/quote.hpp"
 #include "scheme/modelopt_config.hpp"
 #include "scheme/modelopt_formats.hpp"
@@ -125,10 +126,6 @@ std::string own_text(const Declaration& declaration, const Draft& draft) {
   if (declaration.producer == Producer::unknown) return plain_looking_text(declaration);
   std::string named = named_producer_text(declaration.producer);
   return named.empty() ? misfit_text(declaration.producer, draft.module.evidence) : named;
-}
-
-bool is_plain_float(DType dtype) {
-  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
 bool is_plain(const TensorInfo* tensor) { return is_plain_float(tensor->dtype); }

@@ -42,6 +42,10 @@ struct Inventory {
   bool gguf = false;          // a GGUF file, with its own names and rules
   std::vector<Draft> drafts;  // in order of name
   std::vector<Finding> findings;
+
+  // By the module's name; nullptr when there is none.
+  const Draft* find(std::string_view name) const;
+  Draft* find(std::string_view name);
 };
 
 // Zero points that compressed-tensors left beside symmetric weights: nothing but zeros.

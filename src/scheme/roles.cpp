@@ -193,6 +193,10 @@ bool is_projection(Role role) {
   }
 }
 
+bool is_models_own_scale(std::string_view part) {
+  return one_of(part, {"layer_scale", "logit_scale", "embed_scale", "per_expert_scale"});
+}
+
 bool is_table(std::string_view module) {
   const std::string_view last = module.substr(module.rfind('.') + 1);
   return one_of(last, {"position_ids", "inv_freq"}) || last.ends_with("tid2eid");

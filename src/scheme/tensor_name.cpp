@@ -178,6 +178,11 @@ bool is_weight_suffix(std::string_view suffix) {
   return known != nullptr && known->kind == SuffixKind::weight;
 }
 
+bool has_weight(const Module& module) {
+  return std::any_of(module.parts.begin(), module.parts.end(),
+                     [](const auto& part) { return is_weight_suffix(part.suffix); });
+}
+
 std::vector<std::string_view> split_dots(std::string_view name) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -4,6 +4,7 @@
 
 #include "core/ascii.hpp"
 #include "core/checked.hpp"
+#include "core/float_types.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -32,10 +33,8 @@ std::string obstacle_of(const Draft& draft, const std::string& layer) {
   }
   const auto elements = shape_elements(scale.shape);
   const bool one = elements && *elements == 1;
-  const bool number =
-      scale.dtype == DType::f32 || scale.dtype == DType::bf16 || scale.dtype == DType::f16;
   constexpr std::string_view applied[] = {"weight_scale"};
-  if (one && number) return unapplied_text(draft, "BitNet", applied);
+  if (one && is_16_or_32_bit_float(scale.dtype)) return unapplied_text(draft, "BitNet", applied);
   return fmt::format("weight_scale is {} {}, expected one f32, bf16 or f16",
                      dtype_name(scale.dtype), shape_text(scale.shape));
 }

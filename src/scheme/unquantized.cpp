@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/float_types.hpp"
 #include "scheme/fused_experts.hpp"
 #include "scheme/gguf_roles.hpp"
 #include "scheme/name_parts.hpp"
@@ -10,10 +11,6 @@
 
 namespace fewbit {
 namespace {
-
-bool is_plain_float(DType dtype) {
-  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-}
 
 // Tables that are no weights: position ids, token-to-expert tables, masks. Integers in place of a
 // layer's weight are codes.

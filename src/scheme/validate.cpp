@@ -11,8 +11,7 @@ namespace fewbit {
 namespace {
 
 void validate_leftovers(Validation& validation, const Module& module) {
-  const bool weight = std::any_of(module.parts.begin(), module.parts.end(),
-                                  [](const auto& part) { return is_weight_suffix(part.suffix); });
+  const bool weight = has_weight(module);
   const auto scale = std::find_if(module.parts.begin(), module.parts.end(), [](const auto& part) {
     return is_quantization_suffix(part.suffix);
   });

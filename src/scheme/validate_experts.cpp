@@ -151,4 +151,35 @@ void validate_experts(Validation& validation) {
   validation.groups.add(Role::gate_proj, std::move(finding));
 }
 
+// Tensors that hold all experts of a layer hold the same ones.
+void validate_fused_counts(Validation& validation) {
+  struct First {
+    const Module* fused = nullptr;
+    const Module* router = nullptr;
+  };
+  std::map<std::string, First> layers;
+  for (const Module& module : validation.identified.modules) {
+    if (module.layer < 0 || module.role != Role::router || module.k < 1) continue;
+    layers[layer_path(module.name)].router = &module;
+  }
+  for (const Module& module : validation.identified.modules) {
+    if (module.layer < 0 || module.experts < 1 || !module.unreadable.empty()) continue;
+    First& first = layers[layer_path(module.name)];
+    if (first.fused == nullptr) {
+      first.fused = &module;
+    } else if (first.fused->experts != module.experts) {
+      validation.add(module, Level::error, "experts-count", module.name,
+                     fmt::format("{} experts", module.experts),
+                     fmt::format("{} as in {}", first.fused->experts, first.fused->name));
+    }
+  }
+  for (const auto& [layer, first] : layers) {
+    if (first.fused == nullptr || first.router == nullptr) continue;
+    if (first.router->n == first.fused->experts) continue;
+    validation.add(*first.fused, Level::error, "experts-count", first.fused->name,
+                   fmt::format("{} experts", first.fused->experts),
+                   fmt::format("{}, one for each row of {}", first.router->n, first.router->name));
+  }
+}
+
 }  // namespace fewbit

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/checked.hpp"
+#include "core/float_types.hpp"
 #include "scheme/group_index.hpp"
 #include "scheme/integer_layout.hpp"
 #include "scheme/integer_zeros.hpp"
@@ -71,9 +72,7 @@ class IntegerModule {
           "codes without scales: " + module_.evidence, text(DType::f16, shapes_.scales));
       return;
     }
-    const bool known =
-        scales->dtype == DType::f16 || scales->dtype == DType::bf16 || scales->dtype == DType::f32;
-    const DType dtype = known ? scales->dtype : DType::f16;
+    const DType dtype = is_16_or_32_bit_float(scales->dtype) ? scales->dtype : DType::f16;
     check_part(*scales, "scale", dtype, shapes_.scales);
   }
 

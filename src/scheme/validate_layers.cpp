@@ -68,11 +68,6 @@ std::string text_of(unsigned bits) {
   return text;
 }
 
-bool has_weight(const Module& module) {
-  return std::any_of(module.parts.begin(), module.parts.end(),
-                     [](const auto& part) { return is_weight_suffix(part.suffix); });
-}
-
 // Without num_layers where nothing states it.
 ModelHints hints_of(const Checkpoint& checkpoint) {
   if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_model_hints(*metadata);

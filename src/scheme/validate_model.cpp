@@ -83,10 +83,7 @@ Shape shape_of(const Checkpoint& checkpoint, const Module& module) {
 
 void check_wanted(Validation& validation, const Wanted& wanted) {
   const Module* module = validation.identified.find(wanted.module);
-  const bool weight = module != nullptr &&
-                      std::any_of(module->parts.begin(), module->parts.end(),
-                                  [](const auto& part) { return is_weight_suffix(part.suffix); });
-  if (!weight) {
+  if (module == nullptr || !has_weight(*module)) {
     validation.groups.add(wanted.role, {Level::error, "tensor-missing", wanted.module + ".weight",
                                         "no tensor", shape_text(wanted.shape) + " by config.json"});
     return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/float_types.hpp"
 #include "scheme/code_scan.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/plain_values.hpp"
@@ -23,17 +24,11 @@ bool is_mask(const Module& module) {
   return split_dots(module.name).back().find("mask") != std::string_view::npos;
 }
 
-bool is_read(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
-}
-
 }  // namespace
 
 std::optional<Finding> plain_value_fault(const Checkpoint& checkpoint, const Module& module) {
   // A bias without a weight is a mask too.
-  const bool weight = std::any_of(module.parts.begin(), module.parts.end(),
-                                  [](const auto& part) { return is_weight_suffix(part.suffix); });
-  if (is_mask(module) || !weight) return std::nullopt;
+  if (is_mask(module) || !has_weight(module)) return std::nullopt;
   for (const std::string_view suffix : {"weight", "bias"}) {
     const TensorInfo* info = checkpoint.find(module.part(suffix));
     if (info == nullptr || (suffix == "weight" && module.scheme.quantized())) continue;
@@ -64,7 +59,7 @@ void validate_plain(Validation& validation, const Module& module) {
   const DType dtype = module.scheme.weight;
   // Beside the weights of the model stand tables of integers; nobody's are in 64 bits of a float.
   const bool wrong = is_part_of_a_model(module.role) && module.role != Role::router_bias
-                         ? !is_read(dtype)
+                         ? !is_16_or_32_bit_float(dtype)
                          : dtype == DType::f64 && module.k > 0;
   if (!wrong) return;
   validation.add(module, Level::error, "tensor-dtype", std::string(module.part("weight")),

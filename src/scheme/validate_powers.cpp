@@ -6,16 +6,13 @@
 #include <vector>
 
 #include "core/convert.hpp"
+#include "core/float_types.hpp"
 #include "scheme/fp8_config.hpp"
 #include "scheme/scale_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
 namespace {
-
-bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
 
 bool is_power_of_two(float value) {
   int exponent = 0;
@@ -27,7 +24,7 @@ void validate_module_powers(Validation& validation, const Module& module,
   const auto names = scale_parts(module);
   if (names.empty()) return;
   const TensorInfo* info = validation.checkpoint.find(module.part(names.front()));
-  if (info == nullptr || !is_float(info->dtype)) return;
+  if (info == nullptr || !is_16_or_32_bit_float(info->dtype)) return;
   const Tensor tensor = validation.checkpoint.tensor(*info);
   std::vector<float> values(tensor.view.bytes.size() * 8 /
                             static_cast<std::size_t>(dtype_bits(info->dtype)));

@@ -28,13 +28,6 @@ std::vector<Role> projections_of(Role role) {
   }
 }
 
-bool has_weight(const Module& module) {
-  for (const Module::Part& part : module.parts) {
-    if (is_weight_suffix(part.suffix)) return true;
-  }
-  return false;
-}
-
 // The routed experts of all layers, by projection.
 class Experts {
  public:

@@ -15,15 +15,15 @@
 namespace fewbit {
 namespace {
 
-// Of models, not of quantizers.
-constexpr std::string_view models_own[] = {"layer_scale", "layerscale",        "logit_scale",
-                                           "embed_scale", "per_expert_scale",  "layer_scalar",
-                                           "attn_scale",  "scale_shift_table", "router_scale"};
+// Of models too, but never below a matrix.
+constexpr std::string_view models_own[] = {"layerscale", "layer_scalar", "attn_scale",
+                                           "scale_shift_table", "router_scale"};
 
 // Where a name begins to say scale; npos where it does not.
 std::size_t find_scale_word(std::string_view name) {
   const std::string lower = lower_ascii(name);
-  if (std::find(std::begin(models_own), std::end(models_own), lower) != std::end(models_own)) {
+  if (is_models_own_scale(lower) ||
+      std::find(std::begin(models_own), std::end(models_own), lower) != std::end(models_own)) {
     return std::string::npos;
   }
   std::size_t first = std::string::npos;

@@ -82,6 +82,8 @@ void validate_schemes(Validation& validation);
 void validate_integer(Validation& validation, const Module& module);
 // Each layer holds experts 0 to E-1, and how gate and up share their global scales.
 void validate_experts(Validation& validation);
+// Numbers of experts of the fused tensors of a layer, and rows of its router.
+void validate_fused_counts(Validation& validation);
 // Layers that are left out, and projections that some layers of a kind lack.
 void validate_layers(Validation& validation);
 // Types of plain weights and, in depth `weights`, NaN and infinity among them and among biases.
@@ -90,8 +92,6 @@ void validate_plain(Validation& validation, const Module& module);
 void validate_twice(Validation& validation);
 // Shapes and types of biases beside matrices.
 void validate_biases(Validation& validation);
-// Numbers of experts of the fused tensors of a layer, and rows of its router.
-void validate_fused_counts(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.
 void validate_model(Validation& validation);
 // Sizes of matrices against config.json.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/convert.hpp"
+#include "core/float_types.hpp"
 
 namespace fewbit {
 
@@ -12,9 +13,7 @@ bool has_zero_bias(const Checkpoint& checkpoint, const Module& module) {
   const TensorInfo* bias = checkpoint.find(module.part("bias"));
   if (bias == nullptr || module.n < 1) return false;
   const Shape expected = module.experts > 0 ? Shape{module.experts, module.n} : Shape{module.n};
-  const bool is_float =
-      bias->dtype == DType::bf16 || bias->dtype == DType::f16 || bias->dtype == DType::f32;
-  if (bias->shape != expected || !is_float) return false;
+  if (bias->shape != expected || !is_16_or_32_bit_float(bias->dtype)) return false;
   const std::size_t width = static_cast<std::size_t>(dtype_bits(bias->dtype)) / 8;
   std::vector<float> values(bias->bytes / width);
   const auto read = convert_to_f32(bias->dtype, checkpoint.tensor(*bias).view.bytes, values);

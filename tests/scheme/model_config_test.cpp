@@ -161,6 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "routed_scaling_factor is 2.5, expected 1: model_type qwen3_moe does not apply it"},
         Refused{"route_scale", "2.5", ErrorCode::unsupported, "route_scale is 2.5"},
         Refused{"n_group", "2", ErrorCode::unsupported, "n_group is 2, expected 1"},
+        Refused{"topk_group", "\"1\"", ErrorCode::unsupported, "topk_group is \"1\", expected 1"},
         Refused{"first_k_dense_replace", "1", ErrorCode::unsupported, "expected 0"},
         Refused{"topk_method", "\"noaux_tc\"", ErrorCode::unsupported, "noaux_tc"},
         Refused{"swiglu_limit", "7.0", ErrorCode::unsupported, "silu does not apply it"},
@@ -198,7 +199,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"num_key_value_heads", "3", ErrorCode::inconsistent, "2 is no multiple of"},
         Refused{"head_dim", "15", ErrorCode::inconsistent, "head_dim is 15"},
         Refused{"mlp_only_layers", "[4]", ErrorCode::inconsistent, "layer 4, expected 0 to 0"},
-        Refused{"n_group", "3", ErrorCode::inconsistent, "n_group 3"},
         Refused{"rms_norm_eps", "0", ErrorCode::inconsistent, "rms_norm_eps is 0"},
         Refused{"rope_theta", "0.5", ErrorCode::corrupt, "rope_theta is 0.5"}));
 

@@ -7,15 +7,12 @@
 #include "backends/cpu/matrix.hpp"
 #include "backends/cpu/panels.hpp"
 #include "core/device_info.hpp"
+#include "core/float_types.hpp"
 #include "layout/cpu_f4_lane16.hpp"
 
 namespace fewbit {
 namespace cpu {
 namespace {
-
-bool is_16_or_32_bit(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
-}
 
 bool is_nvfp4(const Scheme& scheme) {
   return scheme.weight == DType::f4_e2m1 && scheme.scale && scheme.scale->dtype == DType::f8_e4m3 &&
@@ -41,7 +38,7 @@ void check_weight(const char* which, const Scheme& scheme, const char* k_name, s
                   std::vector<Refusal>& refusals) {
   const bool ordered =
       scheme.zero_points || scheme.pre_quant_scale || scheme.act_order != ActOrder::none;
-  const bool plain = !scheme.scale && is_16_or_32_bit(scheme.weight);
+  const bool plain = !scheme.scale && is_16_or_32_bit_float(scheme.weight);
   if (ordered || !(plain || is_nvfp4(scheme))) {
     refusals.push_back(
         {Reason::weight,
@@ -56,7 +53,7 @@ void check_weight(const char* which, const Scheme& scheme, const char* k_name, s
 }
 
 void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals) {
-  if (is_16_or_32_bit(dtype)) return;
+  if (is_16_or_32_bit_float(dtype)) return;
   refusals.push_back({Reason::dtype, fmt::format("{} in bf16, f16 or f32", which),
                       std::string(dtype_name(dtype))});
 }

@@ -3,13 +3,10 @@
 
 #include "backends/reference/reference.hpp"
 #include "core/device_info.hpp"
+#include "core/float_types.hpp"
 
 namespace fewbit {
 namespace {
-
-bool is_16_or_32_bit(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
-}
 
 // dequantize_rows() reads every canonical matrix; but it is given no vector for the activations.
 bool readable(const Scheme& scheme) { return !scheme.pre_quant_scale; }
@@ -27,7 +24,7 @@ void check_weight(const char* which, const Scheme& scheme, std::vector<Refusal>&
 }
 
 void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals) {
-  if (is_16_or_32_bit(dtype)) return;
+  if (is_16_or_32_bit_float(dtype)) return;
   refusals.push_back(
       {Reason::dtype, std::string(which) + " in bf16, f16 or f32", std::string(dtype_name(dtype))});
 }
