@@ -4,20 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
+#include <vector>
 
-#include "scheme/validation.hpp"
+#include "scheme/source_errors.hpp"
 
 namespace fewbit {
 namespace {
 
 constexpr std::size_t most_shown = 4;
-
-void add_errors(std::vector<Finding>& errors, std::span<const Finding> findings) {
-  std::ranges::copy_if(findings, std::back_inserter(errors),
-                       [](const Finding& finding) { return finding.level == Level::error; });
-}
 
 std::string text_of(const Finding& finding) {
   const std::string expected =
@@ -26,42 +21,13 @@ std::string text_of(const Finding& finding) {
                      expected);
 }
 
-// From the first to the last byte of a module in each shard, as far as it was mapped.
-void release(const Checkpoint& source, const Module& module) {
-  std::map<int, TensorInfo> ranges;
-  for (const Module::Part& part : module.parts) {
-    const TensorInfo* info = source.find(part.tensor);
-    if (info == nullptr) continue;
-    const auto [at, first] = ranges.emplace(info->shard, *info);
-    TensorInfo& range = at->second;
-    const std::uint64_t end =
-        std::max(range.file_offset + range.bytes, info->file_offset + info->bytes);
-    range.file_offset = std::min(range.file_offset, info->file_offset);
-    range.bytes = end - range.file_offset;
-  }
-  for (const auto& [shard, range] : ranges) source.release(range);
-}
-
 }  // namespace
 
 Result<void> check_source(const Checkpoint& source, const Identified& identified,
                           const ProgressFn& progress) {
-  bool stopped = false;
-  const std::vector<Finding> found =
-      validate(source, identified, Depth::scales, [&](std::uint64_t done, std::uint64_t total) {
-        // What was read of the module before.
-        if (done > 0) release(source, identified.modules[done - 1]);
-        stopped = progress && !progress(done, total);
-        return !stopped;
-      });
-  if (stopped) {
-    return Error{ErrorCode::cancelled, "stopped while the source was checked",
-                 source.directory().string()};
-  }
-  std::vector<Finding> errors;
-  add_errors(errors, source.findings());
-  add_errors(errors, identified.findings);
-  add_errors(errors, found);
+  FEWBIT_TRY(const std::vector<Finding> of_weights, source_errors(source, identified, progress));
+  std::vector<Finding> errors = errors_of(source.findings());
+  errors.insert(errors.end(), of_weights.begin(), of_weights.end());
   if (errors.empty()) return {};
   std::string text =
       fmt::format("{} error{} in the source:", errors.size(), errors.size() == 1 ? "" : "s");

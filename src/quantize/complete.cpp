@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "scheme/plain_values.hpp"
+#include "scheme/source_errors.hpp"
 
 namespace fewbit {
 namespace {
@@ -21,10 +22,9 @@ constexpr std::string_view of_running[] = {"tensor-unexpected",    "bias-unsuppo
 // Decoding refuses these itself, with the place of the first value that they spoil.
 constexpr std::string_view of_values = "scale-nan";
 
-bool refuses(const Finding& finding) {
-  const bool running =
-      std::find(std::begin(of_running), std::end(of_running), finding.rule) != std::end(of_running);
-  return finding.level == Level::error && !running;
+bool is_of_running(const Finding& finding) {
+  return std::find(std::begin(of_running), std::end(of_running), finding.rule) !=
+         std::end(of_running);
 }
 
 Error error_of(const Finding& first, std::size_t count) {
@@ -41,10 +41,8 @@ Error error_of(const Finding& first, std::size_t count) {
 
 Result<std::optional<Error>> check_complete(const Checkpoint& source,
                                             const Identified& identified) {
-  std::vector<Finding> findings = identified.findings;
-  std::vector<Finding> more = validate(source, identified, Depth::scales);
-  std::move(more.begin(), more.end(), std::back_inserter(findings));
-  std::erase_if(findings, [](const Finding& finding) { return !refuses(finding); });
+  FEWBIT_TRY(std::vector<Finding> findings, source_errors(source, identified, {}));
+  std::erase_if(findings, is_of_running);
   if (findings.empty()) return std::optional<Error>{};
   const auto other = std::find_if(findings.begin(), findings.end(),
                                   [](const Finding& one) { return one.rule != of_values; });

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+
+// What stands against using the weights of a source: the errors of identify(), then those of
+// validate() in depth `scales`. What was mapped of a module is released after it. Progress in
+// modules; error cancelled when it asks to stop.
+Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Identified& identified,
+                                           const ValidationProgress& progress);
+
+// Only the errors of `findings`.
+std::vector<Finding> errors_of(std::span<const Finding> findings);
+
+}  // namespace fewbit
