@@ -6,12 +6,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
+#include <utility>
 
 #include "command.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
-#include "select/split_plan.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -72,26 +71,14 @@ Json report_json(const Options& options, const PrepareReport& report) {
   return out;
 }
 
-bool experts_fit(const std::vector<SplitPlan>& plans) {
-  return std::ranges::none_of(
-      plans, [](const SplitPlan& plan) { return plan.experts_fit == SplitFit::none; });
-}
-
-// An error of ranks that the experts can't be dealt to is one of the options that asked for them.
-Error told_by_option(const Error& error, const Checkpoint& source, const PrepareSplit& split) {
+// An error of ranks that the experts can't be dealt to is one of the option that asked for them.
+Error told_by_option(const Error& error) {
   if (error.code != ErrorCode::invalid_argument) return error;
-  if (split.rank >= std::int64_t{split.tensor_ranks} * split.expert_ranks) {
-    return as_usage(error, "--rank");
+  for (const auto& [field, option] :
+       {std::pair{" tensor_ranks", "--tp"}, {" expert_ranks", "--ep"}, {" rank", "--rank"}}) {
+    if (error.where.ends_with(field)) return as_usage(error, option);
   }
-  const auto identified = identify(source);
-  if (!identified) return error;
-  const SplitSizes sizes = read_split_sizes(source);
-  if (!experts_fit(tensor_splits(*identified, sizes, std::span(&split.tensor_ranks, 1)))) {
-    return as_usage(error, "--tp");
-  }
-  const bool whole =
-      experts_fit(expert_splits(*identified, sizes, std::span(&split.expert_ranks, 1)));
-  return whole ? error : as_usage(error, "--ep");
+  return error;
 }
 
 Result<int> run_prepare(Options& options) {
@@ -111,7 +98,7 @@ Result<int> run_prepare(Options& options) {
   options.prepare.progress = preparing.callback();
   options.prepare.verify_progress = verifying.callback();
   const auto report = prepare_checkpoint(source, options.output, options.prepare, *pool);
-  if (!report) return told_by_option(report.error(), source, options.prepare.split);
+  if (!report) return told_by_option(report.error());
   if (options.json) {
     print_json(report_json(options, *report));
   } else {

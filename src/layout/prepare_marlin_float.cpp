@@ -10,9 +10,11 @@
 
 #include "core/checked.hpp"
 #include "core/float_convert.hpp"
+#include "core/float_types.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/byte_survey.hpp"
 #include "layout/check_tensor.hpp"
+#include "layout/float_scale.hpp"
 #include "layout/marlin_8bit.hpp"
 #include "layout/marlin_act8_4bit.hpp"
 #include "layout/marlin_e8m0.hpp"
@@ -91,17 +93,6 @@ void move_mx_scales(const MarlinMxfp4Matrix& matrix, Dims grid, MarlinActivation
   }
 }
 
-float load_scale(const TensorView& scales, std::int64_t index) {
-  if (scales.dtype == DType::f32) {
-    float value = 0.0F;
-    std::memcpy(&value, scales.bytes.data() + index * 4, sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, scales.bytes.data() + index * 2, sizeof bits);
-  return scales.dtype == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-}
-
 // Rounded to the type first, as engines convert scales at load.
 std::uint16_t lift(DType dtype, float scale) {
   const float rounded =
@@ -118,7 +109,7 @@ enum class Fp8Scales { tensor, channel, blocks };
 
 Result<Fp8Scales> check_fp8_scales(const TensorView& scales, std::int64_t experts, Dims dims) {
   const DType dtype = scales.dtype;
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+  if (!is_16_or_32_bit_float(dtype)) {
     return bad("scales", "dtype " + std::string(dtype_name(dtype)) + ", expected f32, bf16 or f16");
   }
   switch (scales.shape.size()) {

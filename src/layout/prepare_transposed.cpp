@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/checked.hpp"
-#include "core/float_convert.hpp"
 #include "layout/check_tensor.hpp"
 #include "layout/column_major.hpp"
 #include "layout/element_mover.hpp"
+#include "layout/float_scale.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/repack_experts.hpp"
 #include "layout/row_major.hpp"
@@ -162,15 +162,7 @@ Result<Fp8TransposeResult> transpose_fp8(const TensorView& codes, const TensorVi
   repack_experts<RowMajor<8>, ColumnMajor<8>>(1, dims, codes.bytes, codes_out.bytes, executor);
   for (std::int64_t n = 0; n < grid.n; ++n) {
     for (std::int64_t k = 0; k < grid.k; ++k) {
-      float scale = 0.0F;
-      const std::int64_t at = n * grid.k + k;
-      if (scales.dtype == DType::bf16) {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, scales.bytes.data() + at * 2, sizeof bits);
-        scale = bf16_to_f32(bits);
-      } else {
-        std::memcpy(&scale, scales.bytes.data() + at * 4, sizeof scale);
-      }
+      const float scale = load_scale(scales, n * grid.k + k);
       std::memcpy(scales_out.bytes.data() + ColumnMajor<32>::place(grid, n, k).byte, &scale,
                   sizeof scale);
     }

@@ -17,16 +17,17 @@ Error bad(const std::string& where, std::string what) {
   return Error{ErrorCode::invalid_argument, std::move(what), where};
 }
 
-Result<void> check_ranks(const PrepareSplit& split, const std::string& where) {
+Result<void> check_ranks(const PrepareSplit& split, const std::string& layer) {
   if (split.tensor_ranks < 1 || split.expert_ranks < 1) {
-    return bad(where,
+    return bad(layer,
                fmt::format("{} tensor ranks and {} expert ranks, expected at least 1 of each",
                            split.tensor_ranks, split.expert_ranks));
   }
   const std::int64_t ranks = std::int64_t{split.tensor_ranks} * split.expert_ranks;
   if (split.rank >= 0 && split.rank < ranks) return {};
-  return bad(where, fmt::format("rank {} of {} tensor ranks * {} expert ranks, expected 0 to {}",
-                                split.rank, split.tensor_ranks, split.expert_ranks, ranks - 1));
+  return bad(layer + " rank",
+             fmt::format("rank {} of {} tensor ranks * {} expert ranks, expected 0 to {}",
+                         split.rank, split.tensor_ranks, split.expert_ranks, ranks - 1));
 }
 
 Result<CutPart> cut(const Cut& cut, int rank, const char* what, const std::string& where) {
@@ -58,12 +59,13 @@ Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
       std::lcm(feature_unit(first.up.scheme, first.down.scheme), column_unit(first.down));
   if (first.gate) unit = std::lcm(unit, feature_unit(first.gate->scheme, first.down.scheme));
   if (split.tensor_ranks == 1) unit = 1;
-  FEWBIT_TRY(const CutPart features,
-             cut({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks},
-                 split.rank % split.tensor_ranks, "intermediate features", where));
+  FEWBIT_TRY(
+      const CutPart features,
+      cut({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks},
+          split.rank % split.tensor_ranks, "intermediate features", where + " tensor_ranks"));
   FEWBIT_TRY(const CutPart of_experts,
              cut({.size = experts, .unit = 1, .ranks = split.expert_ranks},
-                 split.rank / split.tensor_ranks, "experts", where));
+                 split.rank / split.tensor_ranks, "experts", where + " expert_ranks"));
   return ExpertSlice{.first_expert = of_experts.begin,
                      .experts = of_experts.end - of_experts.begin,
                      .all_experts = experts,

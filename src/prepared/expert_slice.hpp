@@ -24,7 +24,8 @@ struct ExpertSlice {
 // Features are cut on boundaries of groups, blocks and bytes; the first ranks hold a unit or an
 // expert more where they can't be dealt evenly. The sum of all tensor ranks' outputs is the
 // layer's; each expert is on one expert rank. Errors invalid_argument: ranks below 1, a rank
-// outside of them, more ranks than units or experts (with the legal numbers).
+// outside of them, more ranks than units or experts (with the legal numbers); the last word of
+// Error::where is the field of `split` at fault.
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
                                const PrepareSplit& split, const std::string& where);
 // The features of one expert; `where` is its name. Only the first tensor rank adds the bias of

@@ -122,12 +122,13 @@ TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
   };
   EXPECT_EQ(text({.tensor_ranks = 5, .expert_ranks = 4, .rank = 19}), "fits");
   EXPECT_EQ(text({.tensor_ranks = 6, .expert_ranks = 1, .rank = 0}),
-            "layer 3: 80 intermediate features in runs of 16 can't be dealt to 6 ranks, expected 1 "
+            "layer 3 tensor_ranks: 80 intermediate features in runs of 16 can't be dealt to 6 "
+            "ranks, expected 1 "
             "to 5 ranks");
   EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 5, .rank = 0}),
-            "layer 3: 4 experts can't be dealt to 5 ranks, expected 1 to 4 ranks");
+            "layer 3 expert_ranks: 4 experts can't be dealt to 5 ranks, expected 1 to 4 ranks");
   EXPECT_EQ(text({.tensor_ranks = 2, .expert_ranks = 2, .rank = 4}),
-            "layer 3: rank 4 of 2 tensor ranks * 2 expert ranks, expected 0 to 3");
+            "layer 3 rank: rank 4 of 2 tensor ranks * 2 expert ranks, expected 0 to 3");
   EXPECT_NE(text({.tensor_ranks = 0, .expert_ranks = 1, .rank = 0}), "fits");
 }
 

@@ -22,11 +22,14 @@ int cell_bytes(F4Format format) {
                                                        : CudaF4Cells<32>::cell_bytes);
 }
 
+// Units of a matrix whose halves have that many rows.
+std::int64_t units_of(std::int64_t rows) { return ceil_div(rows, std::int64_t{16}); }
+
 StreamMatrix matrix(F4Format format, Dims half, int split, int most_piece_cells) {
   StreamMatrix m;
   m.rows_half = static_cast<int>(half.n);
   m.depth = static_cast<int>(half.k);
-  m.units = static_cast<int>(ceil_div(half.n, std::int64_t{16}));
+  m.units = static_cast<int>(units_of(half.n));
   m.cells = static_cast<int>(ceil_div(half.k, std::int64_t{32}));
   m.split = split;
   while (m.split > m.cells) m.split /= 2;
@@ -77,9 +80,6 @@ int split_of(const std::array<Measured, size>& table, double cells, double units
       [&](const Measured& a, const Measured& b) { return distance(a) < distance(b); });
   return nearest->split;
 }
-
-// Units of a matrix whose halves have that many rows.
-std::int64_t units_of(std::int64_t rows) { return ceil_div(rows, std::int64_t{16}); }
 
 // Experts that uniform routing is expected to hit.
 double expected_experts(const StreamShape& shape) {
@@ -187,7 +187,7 @@ Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const 
   const std::int64_t routes = shape.tokens * shape.top_k;
   const double experts = expected_experts(shape);
   const auto units_a_block = [&](std::int64_t rows) {
-    return experts * static_cast<double>(rows) / 16 / std::max(card.sm_count, 1);
+    return experts * static_cast<double>(units_of(rows)) / std::max(card.sm_count, 1);
   };
   const auto cells = [](std::int64_t depth) { return static_cast<double>(depth) / 32; };
   const int split1 = choice.split1 != 0 ? choice.split1
