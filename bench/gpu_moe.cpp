@@ -70,6 +70,62 @@ Source random_source(F4Format format, const Named& s) {
   return source;
 }
 
+// Random activations, and for each token top_k different experts.
+struct Routed {
+  RandomLayer layer;
+  std::size_t experts_hit = 0;
+};
+
+Routed random_routes(const StreamShape& shape, std::uint64_t seed) {
+  Routed out;
+  std::set<std::int32_t> hit;
+  for (std::int64_t t = 0; t < shape.tokens; ++t) {
+    std::set<std::int32_t> mine;
+    while (static_cast<std::int64_t>(mine.size()) < shape.top_k) {
+      mine.insert(
+          static_cast<std::int32_t>(next_random(seed) % static_cast<std::uint64_t>(shape.experts)));
+    }
+    for (const std::int32_t id : mine) {
+      out.layer.ids.push_back(id);
+      out.layer.weights.push_back(0.125F);
+      hit.insert(id);
+    }
+    for (std::int64_t k = 0; k < shape.hidden_size; ++k) {
+      out.layer.x.push_back(
+          f32_to_bf16(static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F));
+    }
+  }
+  out.experts_hit = hit.size();
+  return out;
+}
+
+// Microseconds: the median of the replays after three that warm up.
+Result<double> replay_time(const device::Graph& graph, int replays, const device::Stream& stream) {
+  FEWBIT_TRY(device::Event begin, device::Event::create());
+  FEWBIT_TRY(device::Event end, device::Event::create());
+  std::vector<float> times;
+  for (int i = 0; i < replays + 3; ++i) {
+    FEWBIT_TRY(begin.record(stream));
+    FEWBIT_TRY(graph.launch(stream));
+    FEWBIT_TRY(end.record(stream));
+    FEWBIT_TRY(stream.synchronize());
+    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
+    if (i >= 3) times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  return 1e3 * times[times.size() / 2];
+}
+
+// Microseconds in which the weights can be read and the products made.
+double floor_of(F4Format format, const StreamShape& shape, double experts_hit) {
+  const double weights = static_cast<double>(3 * shape.hidden_size * shape.intermediate_size);
+  const double bits = format == F4Format::e4m3_k16 ? 4.5 : 4.25;
+  const double bytes = experts_hit * weights * bits / 8 +
+                       4.0 * static_cast<double>(shape.tokens * shape.hidden_size);
+  const double flops = 2 * weights * static_cast<double>(shape.tokens * shape.top_k);
+  return 1e6 * std::max(bytes / 4.62e12, flops / 780e12);
+}
+
 Result<Measured> measure(F4Format format, const StreamShape& shape, const StreamCard& card,
                          const std::vector<DeviceWeights>& copies, const StreamChoice& choice,
                          int replays, const device::Stream& stream) {
@@ -78,27 +134,9 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
   std::vector<DeviceCall> calls;
   double experts_hit = 0;
   for (std::size_t i = 0; i < copies.size(); ++i) {
-    StreamShape few = shape;
-    RandomLayer layer;
-    std::uint64_t seed = 100 * i + static_cast<std::uint64_t>(shape.tokens);
-    std::set<std::int32_t> hit;
-    for (std::int64_t t = 0; t < few.tokens; ++t) {
-      std::set<std::int32_t> mine;
-      while (static_cast<std::int64_t>(mine.size()) < few.top_k) {
-        mine.insert(
-            static_cast<std::int32_t>(next_random(seed) % static_cast<std::uint64_t>(few.experts)));
-      }
-      for (const std::int32_t id : mine) {
-        layer.ids.push_back(id);
-        layer.weights.push_back(0.125F);
-        hit.insert(id);
-      }
-      for (std::int64_t k = 0; k < few.hidden_size; ++k) {
-        layer.x.push_back(
-            f32_to_bf16(static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F));
-      }
-    }
-    experts_hit += static_cast<double>(hit.size()) / static_cast<double>(copies.size());
+    const Routed routed = random_routes(shape, 100 * i + static_cast<std::uint64_t>(shape.tokens));
+    const RandomLayer& layer = routed.layer;
+    experts_hit += static_cast<double>(routed.experts_hit) / static_cast<double>(copies.size());
     FEWBIT_TRY(DeviceCall call,
                make_call(result.plan, {&layer.x, &layer.ids, &layer.weights}, stream));
     calls.push_back(std::move(call));
@@ -113,25 +151,9 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
     return {};
   };
   FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, all));
-  FEWBIT_TRY(device::Event begin, device::Event::create());
-  FEWBIT_TRY(device::Event end, device::Event::create());
-  std::vector<float> times;
-  for (int i = 0; i < replays + 3; ++i) {
-    FEWBIT_TRY(begin.record(stream));
-    FEWBIT_TRY(graph.launch(stream));
-    FEWBIT_TRY(end.record(stream));
-    FEWBIT_TRY(stream.synchronize());
-    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
-    if (i >= 3) times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  result.microseconds = 1e3 * times[times.size() / 2] / static_cast<double>(copies.size());
-  const double weights = static_cast<double>(3 * shape.hidden_size * shape.intermediate_size);
-  const double bits = format == F4Format::e4m3_k16 ? 4.5 : 4.25;
-  const double bytes = experts_hit * weights * bits / 8 +
-                       4.0 * static_cast<double>(shape.tokens * shape.hidden_size);
-  const double flops = 2 * weights * static_cast<double>(shape.tokens * shape.top_k);
-  result.floor = 1e6 * std::max(bytes / 4.62e12, flops / 780e12);
+  FEWBIT_TRY(const double microseconds, replay_time(graph, replays, stream));
+  result.microseconds = microseconds / static_cast<double>(copies.size());
+  result.floor = floor_of(format, shape, experts_hit);
   return result;
 }
 
@@ -165,13 +187,12 @@ void scan(F4Format format, const char* name, const StreamShape& shape, const Str
   std::fflush(stdout);
 }
 
-Result<void> measure_shape(F4Format format, const Named& s, const Options& options,
-                           const StreamCard& card) {
-  FEWBIT_TRY(const device::Stream stream, device::Stream::create());
+// 400 MB between two uses of an expert, though one token uses only a few.
+Result<std::vector<DeviceWeights>> prepare_copies(F4Format format, const Named& s,
+                                                  const StreamShape& layer,
+                                                  const device::Stream& stream) {
   const Source source = random_source(format, s);
-  const StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
   std::vector<DeviceWeights> copies;
-  // 400 MB between two uses of an expert, though one token uses only a few.
   const double used = 3.0 * static_cast<double>(s.hidden * s.inner * s.top_k) * 0.5;
   const int count = std::clamp(static_cast<int>(4e8 / used) + 1, 3, 10);
   const auto begun = std::chrono::steady_clock::now();
@@ -183,6 +204,27 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   std::printf("%s: %d copies prepared in %.2f s\n", s.name, count, took.count());
+  return copies;
+}
+
+void print_measured(F4Format format, const char* name, std::int64_t tokens,
+                    const Result<Measured>& m) {
+  std::printf("%-14s %-5s M %4lld  ", name, format_name(format), static_cast<long long>(tokens));
+  if (!m) {
+    std::printf("%s\n", m.error().message().c_str());
+    return;
+  }
+  std::printf("%8.1f us  floor %7.1f  fraction %.2f   split %d,%d tiles %d slots %d\n",
+              m->microseconds, m->floor, m->floor / m->microseconds, m->plan.fc1.split,
+              m->plan.fc2.split, m->plan.token_tiles, m->plan.slots);
+  std::fflush(stdout);
+}
+
+Result<void> measure_shape(F4Format format, const Named& s, const Options& options,
+                           const StreamCard& card) {
+  FEWBIT_TRY(const device::Stream stream, device::Stream::create());
+  const StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
+  FEWBIT_TRY(const std::vector<DeviceWeights> copies, prepare_copies(format, s, layer, stream));
   for (const std::int64_t tokens : options.tokens) {
     StreamShape shape = layer;
     shape.tokens = tokens;
@@ -190,20 +232,8 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
       scan(format, s.name, shape, card, copies, stream);
       continue;
     }
-    const Result<Measured> m =
-        measure(format, shape, card, copies, options.choice, options.replays, stream);
-    if (!m) {
-      std::printf("%-14s %-5s M %4lld  %s\n", s.name, format_name(format),
-                  static_cast<long long>(tokens), m.error().message().c_str());
-      continue;
-    }
-    std::printf(
-        "%-14s %-5s M %4lld  %8.1f us  floor %7.1f  fraction %.2f   split %d,%d tiles %d slots "
-        "%d\n",
-        s.name, format_name(format), static_cast<long long>(tokens), m->microseconds, m->floor,
-        m->floor / m->microseconds, m->plan.fc1.split, m->plan.fc2.split, m->plan.token_tiles,
-        m->plan.slots);
-    std::fflush(stdout);
+    print_measured(format, s.name, tokens,
+                   measure(format, shape, card, copies, options.choice, options.replays, stream));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "canonical/parts.hpp"
 #include "canonical/storage.hpp"
@@ -11,14 +12,6 @@
 
 namespace fewbit {
 namespace {
-
-Result<void> check_rank(const Tensor& tensor, std::size_t rank, std::string_view name) {
-  if (tensor.view.shape.size() == rank) return {};
-  return Error{
-      ErrorCode::corrupt,
-      fmt::format("shape is {}, expected {} dimensions", shape_text(tensor.view.shape), rank),
-      std::string(name)};
-}
 
 Result<void> check_dtype(const Tensor& tensor, DType expected, std::string_view name) {
   if (tensor.view.dtype == expected) return {};
@@ -51,16 +44,17 @@ Result<float> read_global(const Checkpoint& checkpoint, const Module& module,
                std::string(name)};
 }
 
-}  // namespace
+// Codes [n, k / 2] as u8 and scales of one matrix; of all experts when they are fused.
+struct Parts {
+  Tensor codes;
+  Tensor scales;
+};
 
-Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
-                                           std::int64_t fused_expert) {
-  if (module.transposed) return canonicalize_fp4(checkpoint, module, fused_expert);
-  const std::size_t rank = fused_expert < 0 ? 2 : 3;
+Result<Parts> read_parts(const Checkpoint& checkpoint, const Module& module, std::size_t rank) {
   FEWBIT_TRY(Tensor codes, part_tensor(checkpoint, module, "weight"));
   FEWBIT_TRY(Tensor scales, part_tensor(checkpoint, module, "weight_scale"));
-  FEWBIT_TRY(check_rank(codes, rank, module.part("weight")));
-  FEWBIT_TRY(check_rank(scales, rank, module.part("weight_scale")));
+  FEWBIT_TRY(check_part_rank(codes, rank, module.part("weight")));
+  FEWBIT_TRY(check_part_rank(scales, rank, module.part("weight_scale")));
   // Codes in signed bytes, or in a type of their own, are the same bits.
   if (codes.view.dtype == DType::i8) codes.view.dtype = DType::u8;
   if (codes.view.dtype == DType::f4_e2m1 && codes.view.shape.back() % 2 == 0) {
@@ -69,28 +63,44 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
   }
   FEWBIT_TRY(check_dtype(codes, DType::u8, module.part("weight")));
   FEWBIT_TRY(check_dtype(scales, DType::f8_e4m3, module.part("weight_scale")));
-  FEWBIT_TRY(const float global, read_global(checkpoint, module, fused_expert));
-  if (fused_expert >= 0) {
-    if (scales.view.shape[0] != codes.view.shape[0]) {
-      return Error{ErrorCode::corrupt,
-                   fmt::format("holds {} experts, expected {} as in weight", scales.view.shape[0],
-                               codes.view.shape[0]),
-                   std::string(module.part("weight_scale"))};
-    }
-    codes = first_dim_slice(codes, fused_expert);
-    scales = first_dim_slice(scales, fused_expert);
-  }
-  const std::int64_t n = codes.view.shape[0];
-  const std::int64_t k = checked_mul(codes.view.shape[1], std::int64_t{2}).value_or(0);
-  const Shape expected = {n, ceil_div(k, std::int64_t{16})};
-  if (scales.view.shape != expected) {
+  return Parts{std::move(codes), std::move(scales)};
+}
+
+Result<void> take_expert(Parts& parts, const Module& module, std::int64_t fused_expert) {
+  if (parts.scales.view.shape[0] != parts.codes.view.shape[0]) {
     return Error{ErrorCode::corrupt,
-                 fmt::format("shape is {}, expected {} for a weight of {} packed bytes",
-                             shape_text(scales.view.shape), shape_text(expected),
-                             shape_text(codes.view.shape)),
+                 fmt::format("holds {} experts, expected {} as in weight",
+                             parts.scales.view.shape[0], parts.codes.view.shape[0]),
                  std::string(module.part("weight_scale"))};
   }
-  Result<QuantizedTensor> made = make_nvfp4(n, k, std::move(codes), std::move(scales), global);
+  parts.codes = first_dim_slice(parts.codes, fused_expert);
+  parts.scales = first_dim_slice(parts.scales, fused_expert);
+  return {};
+}
+
+}  // namespace
+
+Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const Module& module,
+                                           std::int64_t fused_expert) {
+  if (module.transposed) return canonicalize_fp4(checkpoint, module, fused_expert);
+  FEWBIT_TRY(Parts parts, read_parts(checkpoint, module, fused_expert < 0 ? 2 : 3));
+  FEWBIT_TRY(const float global, read_global(checkpoint, module, fused_expert));
+  if (fused_expert >= 0) {
+    FEWBIT_TRY(take_expert(parts, module, fused_expert));
+  }
+  const Shape& shape = parts.codes.view.shape;
+  const std::int64_t n = shape[0];
+  const std::int64_t k = checked_mul(shape[1], std::int64_t{2}).value_or(0);
+  const Shape expected = {n, ceil_div(k, std::int64_t{16})};
+  if (parts.scales.view.shape != expected) {
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format("shape is {}, expected {} for a weight of {} packed bytes",
+                    shape_text(parts.scales.view.shape), shape_text(expected), shape_text(shape)),
+        std::string(module.part("weight_scale"))};
+  }
+  Result<QuantizedTensor> made =
+      make_nvfp4(n, k, std::move(parts.codes), std::move(parts.scales), global);
   if (!made) return Error{made.error().code, made.error().what, module.name};
   made->scheme.producer = module.scheme.producer;
   made->scheme.pre_quant_scale = module.scheme.pre_quant_scale;

@@ -226,6 +226,27 @@ std::vector<std::int64_t> registers(const Positions& at, int piece_log2, int reg
   return outside;
 }
 
+// From the source into the buffer.
+void plan_lines(BlockPlan& plan, const Positions& at, int line_log2, int register_log2,
+                const std::vector<std::int64_t>& from) {
+  plan.line_bytes = std::int64_t{1} << (line_log2 - 3);
+  for (const auto& [buffer, outside] : pieces(at, line_log2, from)) {
+    plan.lines.push_back({.from = outside, .to = buffer});
+  }
+  plan.register_from = registers(at, line_log2, register_log2, from);
+}
+
+// From the buffer to the output.
+void plan_chunks(BlockPlan& plan, const Positions& at, int chunk_log2, int register_log2,
+                 const std::vector<std::int64_t>& to) {
+  plan.chunk_bytes = std::int64_t{1} << (chunk_log2 - 3);
+  plan.register_to = registers(at, chunk_log2, register_log2, to);
+  for (const auto& [buffer, outside] : pieces(at, chunk_log2, to)) {
+    plan.chunks.push_back({.from = buffer, .to = outside});
+  }
+  std::ranges::sort(plan.chunks, {}, &BlockCopy::to);
+}
+
 }  // namespace
 
 BlockPlaces block_places(const std::function<Place(std::int64_t n, std::int64_t k)>& place,
@@ -284,11 +305,7 @@ std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces
 
   BlockPlan plan;
   plan.buffer_bytes = std::int64_t{1} << (end - 3);
-  plan.line_bytes = std::int64_t{1} << (line_log2 - 3);
-  for (const auto& [buffer, outside] : pieces(at, line_log2, *from)) {
-    plan.lines.push_back({.from = outside, .to = buffer});
-  }
-  plan.register_from = registers(at, line_log2, register_log2, *from);
+  plan_lines(plan, at, line_log2, register_log2, *from);
   const Inside inside{.first = first, .need_end = need_end, .end = register_log2};
   Exchanges exchanges(at, need, inside);
   if (mover.shuffles) {
@@ -303,12 +320,7 @@ std::optional<BlockPlan> plan_block(const BlockPlaces& source, const BlockPlaces
   if (mover.pairs) plan.pairs = pair_tables(plan.exchanges, plan.shuffle, register_log2);
   int chunk_log2 = need_end;
   while (chunk_log2 < out_log2 && at[chunk_log2] == need[chunk_log2]) ++chunk_log2;
-  plan.chunk_bytes = std::int64_t{1} << (chunk_log2 - 3);
-  plan.register_to = registers(at, chunk_log2, register_log2, *to);
-  for (const auto& [buffer, outside] : pieces(at, chunk_log2, *to)) {
-    plan.chunks.push_back({.from = buffer, .to = outside});
-  }
-  std::ranges::sort(plan.chunks, {}, &BlockCopy::to);
+  plan_chunks(plan, at, chunk_log2, register_log2, *to);
   return plan;
 }
 

@@ -104,10 +104,9 @@ std::optional<CtPreset> width_preset(std::string_view name) {
   return preset;
 }
 
-}  // namespace
-
-CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Finding>& odd) {
-  CtArgs out;
+// What a code is: its width, its type and how many share a scale.
+void read_codes(const Json& args, const std::string& where, std::vector<Finding>& odd,
+                CtArgs& out) {
   if (const Json* bits = value_of(args, "num_bits")) {
     const auto value = bits->as_int64();
     const bool known = value && *value >= 1 && *value <= 16;
@@ -131,6 +130,11 @@ CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Find
     if (!value || *value < -1 || *value == 0)
       note(odd, where, "group_size", *size, "-1 or above 0");
   }
+}
+
+// How scales lie over the matrix.
+void read_scales(const Json& args, const std::string& where, std::vector<Finding>& odd,
+                 CtArgs& out) {
   if (const Json* strategy = value_of(args, "strategy")) {
     const std::string* text = strategy->as_string();
     const bool known = text != nullptr && std::find(std::begin(strategies), std::end(strategies),
@@ -147,14 +151,26 @@ CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Find
     out.act_order = value.value_or(ActOrder::none);
     if (!value) note(odd, where, "actorder", *order, "group, weight, dynamic, static or a boolean");
   }
-  if (const Json::Object* members = args.as_object()) {
-    for (const auto& [key, value] : *members) {
-      const auto end = std::end(known_keys);
-      if (std::find(std::begin(known_keys), end, key) == end) {
-        note(odd, where, key, value, "a key of quantization arguments");
-      }
+}
+
+void note_unknown_keys(const Json& args, const std::string& where, std::vector<Finding>& odd) {
+  const Json::Object* members = args.as_object();
+  if (members == nullptr) return;
+  for (const auto& [key, value] : *members) {
+    const auto end = std::end(known_keys);
+    if (std::find(std::begin(known_keys), end, key) == end) {
+      note(odd, where, key, value, "a key of quantization arguments");
     }
   }
+}
+
+}  // namespace
+
+CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Finding>& odd) {
+  CtArgs out;
+  read_codes(args, where, odd, out);
+  read_scales(args, where, odd, out);
+  note_unknown_keys(args, where, odd);
   return out;
 }
 
