@@ -7,7 +7,7 @@ import numpy as np
 import plain
 from case import E2M1, pack_nibbles, random, spread
 from compressed_matrices import EXPERT, case_of, fp4, fp8
-from compressed_tensors import broken
+from compressed_tensors_faults import broken
 
 
 def config(data_type, bits=4, packing="auto_round:llm_compressor", **more):

@@ -144,23 +144,25 @@ def broken(fault, rule, version="gemm", size=32, block=None):
     return case
 
 
+def change(fault, rule, suffix, edit, *form):
+    case = broken(fault, rule, *form)
+    made = edit(case.tensors.pop(f"{UP}.{suffix}").copy())
+    if suffix == "qweight" and made is None:
+        case.schemes.pop(UP)
+    if made is not None:
+        case.tensors[f"{UP}.{suffix}"] = made
+    return case
+
+
+def put(value):
+    def edit(array):
+        array[0, 0] = value
+        return array
+
+    return edit
+
+
 def faults():
-    def change(fault, rule, suffix, edit, *form):
-        case = broken(fault, rule, *form)
-        made = edit(case.tensors.pop(f"{UP}.{suffix}").copy())
-        if suffix == "qweight" and made is None:
-            case.schemes.pop(UP)
-        if made is not None:
-            case.tensors[f"{UP}.{suffix}"] = made
-        return case
-
-    def put(value):
-        def edit(array):
-            array[0, 0] = value
-            return array
-
-        return edit
-
     yield change("scales-missing", "scale-missing", "scales", lambda a: None)
     yield change("qweight-missing", "scale-without-weight", "qweight", lambda a: None)
     yield change("qzeros-missing", "zeros-missing", "qzeros", lambda a: None)
@@ -174,6 +176,9 @@ def faults():
     yield change("gemv-fast-columns", "weight-shape", "qweight", lambda a: a[:, :-1], "gemv_fast")
     yield change("gemv-fast-padding", "scale-nan", "scales", lambda a: np.where(np.arange(a.size) < a.size - 1, a.reshape(-1), np.inf).reshape(a.shape).astype(a.dtype), "gemv_fast")
     yield change("gemv-fast-zeros-missing", "zeros-missing", "qzeros", lambda a: None, "gemv_fast")
+
+
+def contradictions():
     yield broken("stated-gemv", "config-format", block=config("gemv"))
     yield broken("stated-group-size", "config-group-size", block=config(group_size=64))
     yield broken("called-gptq", "config-producer", block=config(quant_method="gptq", version="gptq"))
@@ -196,3 +201,4 @@ def cases():
     yield without_zero_points()
     yield excluded()
     yield from faults()
+    yield from contradictions()

@@ -185,7 +185,16 @@ def without_config(case, name):
     return out
 
 
-def good():
+def nvfp4():
+    return four_bit_floats("ct-nv", config(NVFP4, "nvfp4-pack-quantized"), "")
+
+
+def mxfp4():
+    return four_bit_floats("ct-mx", config(MXFP4, "mxfp4-pack-quantized"), "", mx=True)
+
+
+def words():
+    """Integers in words along the rows."""
     yield integers("ct-int4-group")
     yield integers("ct-int4-f16-scales", dtype=np.float16)
     yield integers("ct-int4-asym-packed-zeros", config(args(symmetric=False)), zeros="packed", shape=(44, 64))
@@ -205,6 +214,9 @@ def good():
     for bits in (2, 3, 5, 6, 7):
         settings = config(args(bits, symmetric=False))
         yield integers(f"ct-int{bits}-over-words", settings, "compressed-tensors", bits=bits, zeros="packed", shape=(44, 52))
+
+
+def odd_parts():
     unset = integers("ct-int4-g-idx-unset")
     unset.tensors[f"{EXPERT}up_proj.weight_g_idx"] = np.full(64, -1, np.int32)
     unset.warnings = ("config-actorder",)
@@ -214,6 +226,9 @@ def good():
         if name.endswith("weight_scale"):
             zeros.tensors[name.replace("scale", "zero_point")] = np.zeros(scale.shape, np.int8)
     yield zeros
+
+
+def stacks():
     yield without_config(integers("ct-int4-of-no-config"), "ct-int4-without-config")
     yield stacked("ct-int4-stacked", lambda module, suffix: f"{module}.{suffix}")
     yield stacked_floats("ct-nvfp4-stacked", NVFP4, "nvfp4-pack-quantized", "compressed-tensors NVFP4")
@@ -222,6 +237,8 @@ def good():
         case = stacked(name, lambda module, suffix: f"{module}_{suffix.removeprefix('weight_')}")
         yield replace(case, **{kept: ("packed-experts-suspect",)})
 
+
+def odd_configs():
     preset = integers("ct-preset-name", group=32)
     preset.config["quantization_config"]["config_groups"] = {"W4A16": LINEAR}
     preset.warnings = ("config-group-size",)
@@ -234,11 +251,16 @@ def good():
     nested.config = {"compression_config": {"quant_method": "compressed-tensors", "quantization_config": inner, "sparsity_config": {"format": "dense"}}}
     yield nested
 
+
+def float_codes():
     yield four_bit_floats("ct-nvfp4", config(NVFP4, "nvfp4-pack-quantized", floats(4, strategy="tensor_group", group_size=16, dynamic="local")), "compressed-tensors NVFP4")
     yield four_bit_floats("ct-nvfp4-weight-only", config(NVFP4, "nvfp4-pack-quantized"), "compressed-tensors NVFP4")
     yield four_bit_floats("ct-nvfp4-without-groups", {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}}, "compressed-tensors NVFP4")
     yield without_config(four_bit_floats("ct-nvfp4-of-no-config", {}, "compressed-tensors NVFP4"), "ct-nvfp4-without-config")
     yield four_bit_floats("ct-mxfp4", config(MXFP4, "mxfp4-pack-quantized"), "compressed-tensors MXFP4", mx=True)
+
+
+def bytes_of_codes():
     yield int8("ct-int8-bytes-channel")
     yield int8("ct-int8-bytes-tensor", group=None)
     yield int8("ct-int8-bytes-asym", zeros=True, dtype=bf16)
@@ -249,6 +271,9 @@ def good():
     yield fp8_case("channel", "naive-quantized")
     for granularity in ("tensor", "channel", "block", "mx"):
         yield fp8_case(granularity)
+
+
+def left_over_zeros():
     for case, dtype in [(fp8_case("channel"), e4m3(0).dtype), (fp8_case("tensor"), np.int8), (nvfp4(), e4m3(0).dtype)]:
         case.name += "-left-over-zeros"
         for module in case.schemes:
@@ -257,138 +282,17 @@ def good():
                 case.tensors[f"{module}.weight_zero_point"] = np.zeros(shape, dtype)
         case.faults = ()
         yield case
-    yield mixed()
-    yield published("ct-mixed-published")
-    yield published("ct-mixed-published-turned", turned=True)
-
-
-def broken(name, rules, change, case=None):
-    case = case or integers(f"ct-fault-{name}")
-    case.name = f"ct-fault-{name}"
-    case.faults = rules
-    case.schemes = {}
-    change(case.tensors, case.config.get("quantization_config", {}))
-    return case
-
-
-UP = f"{EXPERT}up_proj."
-
-
-def asymmetric():
-    return integers("ct-asymmetric", config(args(symmetric=False)), zeros="plain")
-
-
-def ordered():
-    return integers("ct-ordered", config(args(actorder="group")), order=True)
-
-
-def nvfp4():
-    return four_bit_floats("ct-nv", config(NVFP4, "nvfp4-pack-quantized"), "")
-
-
-def mxfp4():
-    return four_bit_floats("ct-mx", config(MXFP4, "mxfp4-pack-quantized"), "", mx=True)
-
-
-def put(suffix, value):
-    return lambda tensors, _: tensors.update({UP + suffix: value(tensors.get(UP + suffix))})
-
-
-def drop(suffix):
-    return lambda tensors, _: tensors.pop(UP + suffix)
-
-
-def drop_all(suffix):
-    def change(tensors, _):
-        for name in [name for name in tensors if name.endswith(suffix)]:
-            del tensors[name]
-
-    return change
-
-
-def changed(array, index, value):
-    array = np.array(array)
-    array[index] = value
-    return array
-
-
-def faults():
-    unreadable = ("module-unreadable",)
-    yield broken("scale-missing", unreadable, drop("weight_scale"))
-    yield broken("packed-missing", ("scale-without-weight",), drop("weight_packed"))
-    yield broken("scale-shape", unreadable, put("weight_scale", lambda scale: scale[:, :1].repeat(3, 1)))
-    yield broken("scale-dtype", unreadable, put("weight_scale", lambda scale: scale.astype(np.int32)))
-    yield broken("zero-points-missing", unreadable, drop("weight_zero_point"), asymmetric())
-    yield broken("zero-points-shape", unreadable, put("weight_zero_point", lambda zero: zero[:, :1]), asymmetric())
-    yield broken("zero-points-range", ("zero-point-range",), put("weight_zero_point", lambda zero: changed(zero, (3, 1), 9)), asymmetric())
-    yield broken("g-idx-missing", unreadable, drop("weight_g_idx"), ordered())
-    yield broken("bytes-g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), int8("ct-b", group=32, order=True))
-    yield broken("bytes-g-idx-missing", unreadable, drop("weight_g_idx"), int8("ct-b", group=32, order=True))
-    yield broken("scale-twice", ("scale-twice",), put("scale", lambda _: bf16(np.ones((48, 2)))))
-    yield broken("g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), ordered())
-    yield broken("g-idx-negative", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, -1)), ordered())
-    yield broken("g-idx-shape", unreadable, put("weight_g_idx", lambda index: index[:-1]), ordered())
-    yield broken("shape-stale", ("weight-shape-differs",), put("weight_shape", lambda _: np.array([96, 64], np.int64)))
-    yield broken("shape-missing", unreadable, drop_all("weight_shape"), integers("ct-channel", config(args(strategy="channel", group_size=None)), group=0))
-    yield broken("words", unreadable, put("weight_packed", lambda packed: packed[:, :-1]))
-    yield broken("unknown-part", unreadable, put("weight_amax", lambda _: np.float32(1)))
-
-    def say(**changes):
-        def change(_, block):
-            block["config_groups"]["group_0"]["weights"].update(changes)
-
-        return change
-
-    yield broken("bits", ("config-bits",), say(num_bits=8))
-    yield broken("group-size", ("config-group-size",), say(group_size=16))
-    strategy = ("config-strategy",)
-    one = put("weight_scale", lambda scale: scale[:1].reshape(-1)[:1])
-    yield broken("one-scale-of-rows", strategy, one, int8("ct-b"))
-    yield broken("one-scale-of-fp8-rows", strategy, one, fp8_case("channel"))
-    yield broken("one-scale-of-blocks", strategy, one, fp8_case("block"))
-    yield broken("rows-of-one-scale", strategy, put("weight_scale", lambda _: bf16(np.ones((144, 1)))), fp8_case("tensor"))
-    yield broken("one-scale-of-groups", strategy, one, integers("ct-b", config(args(strategy="group", group_size=None))))
-    yield broken("unknown-strategy", ("config-value",), say(strategy="rows"))
-    yield broken("unknown-key", ("config-value",), say(colour="red"))
-    yield broken("actorder", ("config-actorder",), say(actorder=None), ordered())
-    yield broken("format", ("config-format",), lambda _, block: block.update(format="nvfp4-pack-quantized"))
-    yield broken("ignored", ("config-excludes-quantized",), lambda _, block: block["ignore"].append("re:.*up_proj"))
-
-    def plain_layer(tensors, _):
-        tensors["model.layers.0.self_attn.q_proj.weight"] = bf16(np.ones((64, 64)))
-
-    def nowhere(_, block):
-        block["config_groups"]["group_1"] = {"targets": ["re:.*vision.*"], "weights": args()}
-
-    yield broken("target-nowhere", ("pattern-unmatched",), nowhere)
-    yield broken("plain", ("config-expects-quantized",), plain_layer)
-    yield broken("rotated", unreadable, lambda _, block: block.update(transform_config={"config_groups": {"R1": {"type": "hadamard"}}}))
-    yield broken("sparse", unreadable, lambda _, block: block.update(sparsity_config={"format": "sparse-24-bitmask"}))
-
-    def bitmask(tensors, _):
-        for suffix, array in {
-            "compressed": bf16(np.ones((48, 32))),
-            "bitmask": np.ones((48, 8), np.uint8),
-            "shape": np.array([48, 64], np.int64),
-        }.items():
-            tensors["model.layers.0.mlp.shared_expert.up_proj." + suffix] = array
-
-    yield broken("bitmask", unreadable, bitmask)
-    yield broken("marlin-24", unreadable, put("meta", lambda _: np.zeros((8, 8), np.int16)))
-    yield broken("divisor-zero", ("global-scale-value",), put("weight_global_scale", lambda _: np.zeros(1, np.float32)), nvfp4())
-    yield broken("divisor-nan", ("global-scale-value",), put("weight_global_scale", lambda _: np.full(1, np.nan, np.float32)), nvfp4())
-    yield broken("divisor-is-factor", ("global-scale-direction",), put("weight_global_scale", lambda value: 1 / value), nvfp4())
-    yield broken("divisor-shape", ("global-scale-shape",), put("weight_global_scale", lambda value: np.repeat(value, 2)), nvfp4())
-    yield broken("divisor-missing", unreadable, drop("weight_global_scale"), nvfp4())
-    yield broken("fp4-columns", unreadable, put("weight_scale", lambda scale: scale[:, :3]), nvfp4())
-    yield broken("mx-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), 255)), mxfp4())
-    yield broken("nv-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)), nvfp4())
-    yield broken("nv-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)), nvfp4())
-    yield broken("int-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)))
-    yield broken("int-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)))
 
 
 def cases():
     yield from odd_targets()
-    yield from good()
-    yield from faults()
+    yield from words()
+    yield from odd_parts()
+    yield from stacks()
+    yield from odd_configs()
+    yield from float_codes()
+    yield from bytes_of_codes()
+    yield from left_over_zeros()
+    yield mixed()
+    yield published("ct-mixed-published")
+    yield published("ct-mixed-published-turned", turned=True)

@@ -153,6 +153,10 @@ def rules():
         {"gate": None, "up": base, "down": base},
         modules_in_block_to_quantize=[["mlp.up_proj"], ["mlp.down_proj"]],
     )
+
+
+def odd_rules():
+    base = Form(sym=False)
     case = ruled("gptq-dynamic-invalid", base, {"gate": base, "up": base, "down": base}, dynamic={"+:(": {}})
     case.faults = ("config-value",)
     yield case
@@ -168,6 +172,9 @@ def rules():
         {"gate": Form(), "up": ordered, "down": Form()},
         dynamic={".*up_proj": {"desc_act": True}},
     )
+
+
+def heads():
     case = whole("gptq-lm-head", lm_head=True)
     add_head(case)
     yield case
@@ -233,24 +240,26 @@ def broken(fault, rule, form=None, **more):
     return case
 
 
+def change(fault, rule, suffix, edit, form=None, **more):
+    case = broken(fault, rule, form, **more)
+    name = f"{UP}.{suffix}"
+    made = edit(case.tensors.pop(name).copy())
+    if suffix == "qweight" and made is None:
+        case.schemes.pop(UP)
+    if made is not None:
+        case.tensors[name] = made
+    return case
+
+
+def put(value, at=0):
+    def edit(array):
+        array.reshape(-1)[at] = value
+        return array
+
+    return edit
+
+
 def faults():
-    def change(fault, rule, suffix, edit, form=None, **more):
-        case = broken(fault, rule, form, **more)
-        name = f"{UP}.{suffix}"
-        made = edit(case.tensors.pop(name).copy())
-        if suffix == "qweight" and made is None:
-            case.schemes.pop(UP)
-        if made is not None:
-            case.tensors[name] = made
-        return case
-
-    def put(value, at=0):
-        def edit(array):
-            array.reshape(-1)[at] = value
-            return array
-
-        return edit
-
     asym = Form(sym=False)
     yield change("scales-missing", "scale-missing", "scales", lambda a: None)
     yield change("qweight-missing", "scale-without-weight", "qweight", lambda a: None)
@@ -277,7 +286,10 @@ def faults():
     case = broken("weight-twice", "module-unreadable")
     case.tensors[f"{UP}.weight"] = bf16(np.ones((64, 96)))
     yield case
-    yield broken("asym-without-config", "module-unreadable", asym, config=False, scheme="")
+
+
+def other_formats():
+    yield broken("asym-without-config", "module-unreadable", Form(sym=False), config=False, scheme="")
     yield broken("marlin", "module-unreadable", checkpoint_format="marlin", scheme="marlin")
     yield broken("bitblas", "module-unreadable", checkpoint_format="bitblas", scheme="bitblas")
     yield broken("planes-of-3-bits", "module-unreadable", Form(3), checkpoint_format="gptq_p", scheme="gptq_p")
@@ -301,5 +313,8 @@ def cases():
     yield from symmetric_zeros()
     yield from negative_groups()
     yield from rules()
+    yield from odd_rules()
+    yield from heads()
     yield from contradictions()
     yield from faults()
+    yield from other_formats()

@@ -180,16 +180,17 @@ def fault(name, rule, made, config, change=lambda tensors: None, text="", **rest
     return case
 
 
+def put(suffix, array):
+    return lambda tensors: tensors.update({f"{MODULE}.{suffix}": array})
+
+
+def drop(suffix):
+    return lambda tensors: tensors.pop(f"{MODULE}.{suffix}")
+
+
 def faults():
     rng = random("modelopt faults")
     awq = with_vector(*int4(rng), rng)
-
-    def put(suffix, array):
-        return lambda tensors: tensors.update({f"{MODULE}.{suffix}": array})
-
-    def drop(suffix):
-        return lambda tensors: tensors.pop(f"{MODULE}.{suffix}")
-
     int4_config = block("W4A16_AWQ", group_size=128)
     yield fault("svd", "module-unreadable", nvfp4(rng), block("NVFP4_SVD"), put("svdquant_lora_a", bf16(np.ones((4, 64)))), "NVFP4_SVD")
     six = {"weight": np.zeros((16, 48), np.uint8), "weight_scale": np.zeros((16, 2), np.uint8)}, np.zeros((16, 64))
@@ -203,6 +204,10 @@ def faults():
     yield fault("scale-shape", "module-unreadable", int4(rng), int4_config, wrong, "weight_scale of shape [48, 3]")
     yield fault("scale-gone", "module-unreadable", int8(rng), block("W8A16"), drop("weight_scale"))
     yield fault("fp8-scale-gone", "module-unreadable", fp8(rng), block("FP8"), drop("weight_scale"), "without a scale")
+
+
+def contradictions():
+    rng = random("modelopt contradictions")
     yield fault("algorithm", "config-algorithm", int8(rng), block("FP8"))
     one = put("weight_scale", np.full(1, 0.01, np.float32))
     for name, made in [
@@ -236,3 +241,4 @@ def cases():
     yield fused_int4()
     yield mixed()
     yield from faults()
+    yield from contradictions()

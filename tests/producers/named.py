@@ -248,6 +248,9 @@ def configs_in_odd_places():
         rng = random(name)
         tensors = {f"{MODULE}.weight": bf16(rng.standard_normal((16, 32))), "model.norm.weight": bf16(np.ones(32))}
         yield Case("named-plain-" + name, tensors, settings, faults=("module-unreadable",))
+
+
+def configs_in_other_files():
     for key, text in [("quantization_config", '{"quant_method": "acme"}'), ("quantization", "int4")]:
         tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
         yield InMetadata(f"named-plain-metadata-{key}", tensors, faults=("module-unreadable",), metadata={key: text})
@@ -267,6 +270,7 @@ def configs_in_odd_places():
 
 def cases():
     yield from configs_in_odd_places()
+    yield from configs_in_other_files()
     yield nf4("nf4")
     yield nf4("nf4-rows-of-96", k=96)
     yield nf4("nf4-rows-of-100", n=17, k=100)
