@@ -27,7 +27,9 @@ struct QuantizedTensor {
   // 4-bit codes have even k in the low nibble. Plain schemes: the 16/32-bit values themselves.
   // GGUF (scheme.ggml_type): the blocks as stored, row by row; scales and the rest stay inside.
   Tensor codes;
-  // [ceil(n/rows), ceil(k/cols)] of scheme.scale->dtype, multiply; empty for plain schemes.
+  // [ceil(n/rows), ceil(k/cols)] of scheme.scale->dtype, multiply; empty for plain schemes. With
+  // act-order there may be more groups than columns fill: those of the matrix that they were cut
+  // from.
   Tensor scales;
   // As scales, u8, i8 or i32; empty: scheme.zero_point is every element's zero.
   Tensor zero_points;

@@ -123,6 +123,8 @@ struct MoeProblem {
   Parallel parallel;
   // Experts whose gate and up have global scales that no exact step makes one.
   std::int64_t two_scale_experts = 0;
+  // Experts whose gate and up have different act-orders.
+  std::int64_t two_order_experts = 0;
 };
 // Sizes taken from the weights. Error inconsistent when experts mix schemes (names both).
 Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& config,

@@ -58,6 +58,12 @@ Result<void> check_group_index(const QuantizedTensor& tensor) {
   if (tensor.scheme.act_order != ActOrder::group) return {};
   FEWBIT_TRY(check_columns_part("g_idx", tensor, tensor.g_idx, {DType::i32}));
   const std::int64_t groups = grid_columns(tensor);
+  const std::int64_t each = tensor.scheme.scale->granularity.cols;
+  if (groups < groups_along(tensor.k, each)) {
+    return bad(
+        fmt::format("scales of {} groups, expected at least {} for {} columns in groups of {}",
+                    groups, groups_along(tensor.k, each), tensor.k, each));
+  }
   for (std::int64_t j = 0; j < tensor.k; ++j) {
     const std::int32_t group = group_of_column(tensor, j);
     if (group < 0 || group >= groups) {

@@ -20,8 +20,13 @@ inline std::int64_t grid_rows(const QuantizedTensor& tensor) {
   return tensor.scheme.scale ? groups_along(tensor.n, tensor.scheme.scale->granularity.rows) : 1;
 }
 
+// With act-order the scales tell: columns cut from a matrix point into all groups of the whole.
 inline std::int64_t grid_columns(const QuantizedTensor& tensor) {
-  return tensor.scheme.scale ? groups_along(tensor.k, tensor.scheme.scale->granularity.cols) : 1;
+  if (!tensor.scheme.scale) return 1;
+  const std::int64_t each = tensor.scheme.scale->granularity.cols;
+  const Shape& scales = tensor.scales.view.shape;
+  const bool told = tensor.scheme.act_order == ActOrder::group && each > 0 && scales.size() == 2;
+  return told ? scales[1] : groups_along(tensor.k, each);
 }
 
 // Empty on overflow.

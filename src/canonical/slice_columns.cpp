@@ -60,45 +60,11 @@ Result<Tensor> take_codes(const QuantizedTensor& tensor, std::int64_t column, st
   return take_columns(tensor.codes, tensor.n, std::move(shape), window);
 }
 
-// A grid of `rows` with more columns than before; the new ones repeat the last and stand for no
-// group.
-Result<Tensor> widen(const Tensor& grid, std::int64_t rows, std::int64_t from, std::int64_t to) {
-  const auto width = static_cast<std::size_t>(dtype_bits(grid.view.dtype)) / 8;
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(grid.view.dtype, {rows, to}));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t j = 0; j < to; ++j) {
-      const auto at = static_cast<std::size_t>(row * from + std::min(j, from - 1)) * width;
-      std::ranges::copy(grid.view.bytes.subspan(at, width),
-                        out.bytes.subspan(static_cast<std::size_t>(row * to + j) * width).begin());
-    }
-  }
-  return std::move(out.tensor);
-}
-
-// All groups stay: so groups of fewer columns, as many of them at least.
-Result<void> keep_grids(const QuantizedTensor& tensor, QuantizedTensor& out, std::int64_t count) {
-  const std::int64_t groups = grid_columns(tensor);
-  std::int64_t& each = out.scheme.scale->granularity.cols;
-  each = std::max<std::int64_t>(1, count / groups);
-  const std::int64_t columns = grid_columns(out);
-  if (columns < groups) {
-    return Error{
-        ErrorCode::unsupported,
-        fmt::format("{} columns, expected at least one for each of {} groups", count, groups), ""};
-  }
-  if (columns == groups) return {};
-  for (Tensor* part : {&out.scales, &out.zero_points, &out.offsets}) {
-    if (part->empty()) continue;
-    FEWBIT_TRY(*part, widen(*part, grid_rows(tensor), groups, columns));
-  }
-  return {};
-}
-
-// Scales, zero points and offsets of the groups that the columns belong to.
+// Scales, zero points and offsets of the groups that the columns belong to: with act-order that may
+// be all of them.
 Result<void> take_grids(const QuantizedTensor& tensor, QuantizedTensor& out, std::int64_t column,
                         std::int64_t count) {
-  if (!tensor.scheme.scale) return {};
-  if (tensor.scheme.act_order == ActOrder::group) return keep_grids(tensor, out, count);
+  if (!tensor.scheme.scale || tensor.scheme.act_order == ActOrder::group) return {};
   const std::int64_t each = tensor.scheme.scale->granularity.cols;
   if (each <= 0) return {};
   const std::int64_t rows = grid_rows(tensor);

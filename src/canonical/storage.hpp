@@ -45,8 +45,8 @@ Tensor first_dim_slice(const Tensor& tensor, std::int64_t i);
 // block of rows with one scale.
 Result<QuantizedTensor> slice_rows(const QuantizedTensor& tensor, std::int64_t row,
                                    std::int64_t count);
-// Columns [column, column + count) in memory of its own. With act-order all scales stay, since any
-// column may belong to any group; the scheme then has groups of fewer columns. Errors: unsupported
+// Columns [column, column + count) in memory of its own. With act-order all scales stay as
+// they are, since any column may belong to any group: g_idx points into them. Errors: unsupported
 // when the cut is inside a group, a block or a byte of codes (both numbers).
 Result<QuantizedTensor> slice_columns(const QuantizedTensor& tensor, std::int64_t column,
                                       std::int64_t count);

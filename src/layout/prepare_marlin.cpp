@@ -205,7 +205,7 @@ Result<void> pack_scales(const Part& part, MarlinMatrixResult& result, Executor&
 
 Result<MarlinMatrixResult> prepare_part(const Part& part, Executor& executor) {
   MarlinMatrixResult result;
-  if (part.input.row_order == MarlinRowOrder::act_order) {
+  if (part.matrix.sorted(part.input.row_order)) {
     FEWBIT_TRY(const SortedGroups sorted, sort_groups(part));
     result.g_idx = sorted.g_idx.tensor;
     result.order = sorted.order.tensor;
@@ -227,9 +227,13 @@ struct ScaleK {
   std::int64_t w2;
 };
 ScaleK scale_k(const MarlinInput& input, const MarlinPlan& plan) {
-  if (input.rules == MarlinRules::exact) return {plan.w13.dims.k, plan.w2.dims.k};
+  // Of all groups, which in act-order may be those of more columns than there are.
+  const auto whole = [&](const MarlinMatrixPlan& of) {
+    return input.group_size == -1 ? of.dims.k : of.groups * input.group_size;
+  };
+  if (input.rules == MarlinRules::exact) return {whole(plan.w13), whole(plan.w2)};
   const bool awq = input.codes.source == WordSource::awq;
-  return {input.intermediate_size, awq ? input.intermediate_size : plan.w2.dims.k};
+  return {input.intermediate_size, awq ? input.intermediate_size : whole(plan.w2)};
 }
 
 }  // namespace

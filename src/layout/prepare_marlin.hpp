@@ -28,7 +28,12 @@ struct MarlinMatrix {
   TensorView scales;  // f16 or bf16 [experts, groups, n]
   std::optional<TensorView> zeros;  // i32 [experts, groups, n * bits/32], in the source's words
   std::optional<TensorView> bias;   // as scales [experts, n]
-  std::optional<TensorView> g_idx;  // i32 [experts, k]: groups; read for act_order only
+  // i32 [experts, k]: groups; read for act_order only, where a matrix without it is as stored. Then
+  // k may be a part of a matrix's columns, as a tensor-parallel rank holds them, and groups are
+  // those of the whole matrix: engines run the result with is_k_full = false.
+  std::optional<TensorView> g_idx;
+
+  bool sorted(MarlinRowOrder order) const { return order == MarlinRowOrder::act_order && g_idx; }
 };
 
 struct MarlinInput {
@@ -59,8 +64,8 @@ struct MarlinPlan {
   MarlinMatrixPlan w2;
 };
 // Checks all but the values of g_idx. Errors: invalid_argument (where: the tensor) for dtypes,
-// shapes and sizes; unsupported for act_order together with padding, AWQ or 8-bit activations, and
-// for 8-bit codes with FP8 activations.
+// shapes and sizes; unsupported for act-order together with AWQ, 8-bit activations or, of w2,
+// padding, and for 8-bit codes with FP8 activations.
 Result<MarlinPlan> plan_marlin(const MarlinInput& input);
 
 struct MarlinMatrixResult {
@@ -68,8 +73,8 @@ struct MarlinMatrixResult {
   Tensor scales;
   Tensor zeros;  // empty without
   Tensor bias;   // empty without
-  Tensor g_idx;  // act_order: i32 [experts, k], sorted
-  Tensor order;  // act_order: i32 [experts, k], stored column of each column
+  Tensor g_idx;  // of act-order: i32 [experts, k], sorted
+  Tensor order;  // of act-order: i32 [experts, k], stored column of each column
   std::optional<float> activation_factor;  // int8 activations and several groups: multiply into
                                            // the activations' scales
 };

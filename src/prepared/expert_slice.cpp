@@ -8,7 +8,6 @@
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
 #include "select/split_axis.hpp"
-#include "select/split_plan.hpp"
 
 namespace fewbit {
 namespace {
@@ -30,12 +29,18 @@ Result<void> check_ranks(const PrepareSplit& split, const std::string& layer) {
                          split.rank, split.tensor_ranks, split.expert_ranks, ranks - 1));
 }
 
-Result<CutPart> cut(const Cut& cut, int rank, const char* what, const std::string& where) {
-  if (fit_of(cut) != SplitFit::none) return part_of(cut, rank);
-  const std::int64_t units = ceil_div(cut.size, cut.unit);
+Result<CutPart> deal(const Cut& cut, Dealing dealing, int rank, const char* what,
+                     const std::string& where) {
+  const bool even = dealing == Dealing::even;
+  if (even && cut.size % cut.ranks == 0) {
+    const std::int64_t each = cut.size / cut.ranks;
+    return CutPart{.begin = rank * each, .end = (rank + 1) * each};
+  }
+  if (!even && fit_of(cut) != SplitFit::none) return part_of(cut, rank);
   const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
-  return bad(where, fmt::format("{} {}{} can't be dealt to {} ranks, expected 1 to {} ranks",
-                                cut.size, what, runs, cut.ranks, units));
+  return bad(where, fmt::format("{} {}{} can't be dealt {}to {} ranks, expected {} ranks", cut.size,
+                                what, runs, even ? "evenly " : "", cut.ranks,
+                                legal_ranks_text(cut.size, cut.unit, dealing)));
 }
 
 std::vector<float> part(const std::vector<float>& bias, const ExpertSlice& slice) {
@@ -53,7 +58,8 @@ Result<QuantizedTensor> named(Result<QuantizedTensor> tensor, const std::string&
 }  // namespace
 
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
-                               const PrepareSplit& split, const std::string& where) {
+                               const SliceRequest& request, const std::string& where) {
+  const PrepareSplit& split = request.split;
   FEWBIT_TRY(check_ranks(split, where));
   std::int64_t unit =
       std::lcm(feature_unit(first.up.scheme, first.down.scheme), column_unit(first.down));
@@ -61,11 +67,11 @@ Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
   if (split.tensor_ranks == 1) unit = 1;
   FEWBIT_TRY(
       const CutPart features,
-      cut({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks},
-          split.rank % split.tensor_ranks, "intermediate features", where + " tensor_ranks"));
+      deal({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks}, request.dealing,
+           split.rank % split.tensor_ranks, "intermediate features", where + " tensor_ranks"));
   FEWBIT_TRY(const CutPart of_experts,
-             cut({.size = experts, .unit = 1, .ranks = split.expert_ranks},
-                 split.rank / split.tensor_ranks, "experts", where + " expert_ranks"));
+             deal({.size = experts, .unit = 1, .ranks = split.expert_ranks}, request.dealing,
+                  split.rank / split.tensor_ranks, "experts", where + " expert_ranks"));
   return ExpertSlice{.first_expert = of_experts.begin,
                      .experts = of_experts.end - of_experts.begin,
                      .all_experts = experts,

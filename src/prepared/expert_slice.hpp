@@ -7,6 +7,7 @@
 
 #include "fewbit/prepare.hpp"
 #include "fewbit/quantized.hpp"
+#include "select/split_plan.hpp"
 
 namespace fewbit {
 
@@ -21,13 +22,18 @@ struct ExpertSlice {
   bool whole() const { return experts == all_experts && features == all_features; }
 };
 
-// Features are cut on boundaries of groups, blocks and bytes; the first ranks hold a unit or an
-// expert more where they can't be dealt evenly. The sum of all tensor ranks' outputs is the
-// layer's; each expert is on one expert rank. Errors invalid_argument: ranks below 1, a rank
-// outside of them, more ranks than units or experts (with the legal numbers); the last word of
-// Error::where is the field of `split` at fault.
+// `whole_units`: features are cut on boundaries of groups, blocks and bytes; the first ranks hold a
+// unit or an expert more where they can't be dealt evenly. `even`: as many for every rank, whether
+// a group is cut or not. The sum of all tensor ranks' outputs is the layer's; each expert is on one
+// expert rank. Errors invalid_argument: ranks below 1, a rank outside of them, sizes that can't be
+// dealt so (with the legal numbers); the last word of Error::where is the field of `split` at
+// fault.
+struct SliceRequest {
+  PrepareSplit split;
+  Dealing dealing = Dealing::whole_units;
+};
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
-                               const PrepareSplit& split, const std::string& where);
+                               const SliceRequest& request, const std::string& where);
 // The features of one expert; `where` is its name. Only the first tensor rank adds the bias of
 // down. Errors unsupported, with the name of the matrix: it can't be cut there.
 Result<ExpertWeights> slice_expert(const ExpertWeights& expert, const ExpertSlice& slice,

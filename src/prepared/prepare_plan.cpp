@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "canonical/one_global.hpp"
+#include "canonical/one_order.hpp"
 #include "core/quote.hpp"
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
 #include "scheme/layer_config.hpp"
+#include "select/rank_problem.hpp"
 
 namespace fewbit {
 namespace {
@@ -58,6 +60,19 @@ bool may_want_one_global(const Backend& backend, const MoeProblem& problem) {
   return !backend.runs_here() && problem.gate_up.scale && problem.gate_up.scale->has_global;
 }
 
+// Whether gate and up have stored act-orders and these differ, so that a layout with place for one
+// may lose the other; most are equal, and then no weight needs to be read.
+bool stored_orders_differ(const Checkpoint& source, const LayerExperts::Modules& of) {
+  if (of.gate == nullptr || of.up == nullptr) return false;
+  for (const char* suffix : {"g_idx", "weight_g_idx"}) {
+    const TensorInfo* gate = source.find(of.gate->part(suffix));
+    const TensorInfo* up = source.find(of.up->part(suffix));
+    if (gate == nullptr || up == nullptr) continue;
+    return !std::ranges::equal(source.tensor(*gate).view.bytes, source.tensor(*up).view.bytes);
+  }
+  return false;
+}
+
 class Planner {
  public:
   // again: a manifest that says which backend each layer is for; nullptr: they are selected.
@@ -93,23 +108,28 @@ class Planner {
     return read_layer_config(source_, identified_);
   }
 
-  Result<MoeProblem> problem_of(const ExpertWeights& first, const ExpertSlice& slice,
+  // Of the whole layer.
+  Result<MoeProblem> problem_of(const ExpertWeights& first, std::int64_t experts,
                                 const std::string& where) const {
-    ModelConfig config = config_;
-    if (config.moe_intermediate_size != 0 && slice.features != slice.all_features) {
-      config.moe_intermediate_size = slice.features;
-    }
     const MoeWeights one{
         .hidden_size = first.up.k, .intermediate_size = first.up.n, .experts = {first}};
-    auto made = make_problem(one, config, options_.activation_dtype, config_.max_positions);
+    auto made = make_problem(one, config_, options_.activation_dtype, config_.max_positions);
     if (!made) return Error{made.error().code, made.error().what, where};
-    made->num_experts = slice.experts;
-    made->expert_map = slice.experts < slice.all_experts;
-    made->parallel = {.tensor = options_.split.tensor_ranks,
-                      .expert = options_.split.expert_ranks,
-                      .exchange = options_.exchange};
+    made->num_experts = experts;
+    made->expert_map = false;
+    made->parallel.exchange = options_.exchange;
     made->where = where;
     return made;
+  }
+
+  MoeProblem problem_of(const MoeProblem& whole, const ExpertSlice& slice) const {
+    MoeProblem share = whole;
+    share.intermediate_size = slice.features;
+    share.num_experts = slice.experts;
+    share.expert_map = slice.experts < slice.all_experts;
+    share.parallel.tensor = options_.split.tensor_ranks;
+    share.parallel.expert = options_.split.expert_ranks;
+    return share;
   }
 
   Result<void> add_layer(int number) {
@@ -124,11 +144,13 @@ class Planner {
     }
     FEWBIT_TRY(layer.zero_biases, biases_are_zero(layer.experts));
     FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
-    FEWBIT_TRY(layer.slice, plan_slice(any, count, options_.split, where));
-    FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
-    FEWBIT_TRY(MoeProblem problem, problem_of(cut, layer.slice, where));
-    FEWBIT_TRY(layer.backend, backend_of(problem, number));
+    FEWBIT_TRY(layer.slice,
+               plan_slice(any, count, {.split = options_.split, .dealing = dealing()}, where));
+    FEWBIT_TRY(const MoeProblem whole, problem_of(any, count, where));
+    MoeProblem problem = problem_of(whole, layer.slice);
+    FEWBIT_TRY(layer.backend, backend_of(problem, whole, number));
     FEWBIT_TRY(check_layout(layer, problem));
+    FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
     FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, cut));
     layer.info.layer = number;
     layer.info.file = fmt::format("prepared/layer-{:05}.safetensors", number);
@@ -152,12 +174,32 @@ class Planner {
     return true;
   }
 
-  Result<const Backend*> backend_of(const MoeProblem& problem, int number) const {
+  // As the layer's engine deals ranks their shares.
+  Dealing dealing() const {
+    return engine_ == Engine::fewbit ? Dealing::whole_units : Dealing::even;
+  }
+
+  // "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.
+  std::string legal_text(const MoeProblem& whole) const {
+    const Backend* forced = find_backend(options_.backend);
+    if (forced == nullptr || options_.split.tensor_ranks == 1) return "";
+    std::vector<int> legal;
+    for (const RankVerdict& verdict :
+         legal_splits(*forced, whole, device_, examined_ranks()).tensor) {
+      if (verdict.refusals.empty()) legal.push_back(verdict.ranks);
+    }
+    if (legal.empty()) return "";
+    return fmt::format("; {} takes {} tensor ranks", forced->name, ranks_text(legal));
+  }
+
+  Result<const Backend*> backend_of(const MoeProblem& problem, const MoeProblem& whole,
+                                    int number) const {
     if (again_ == nullptr) {
-      FEWBIT_TRY(
-          const Selection selection,
-          select_backend(problem, device_, {.backend = options_.backend, .engine = engine_}));
-      return find_backend(selection.chosen);
+      const auto selection =
+          select_backend(problem, device_, {.backend = options_.backend, .engine = engine_});
+      if (selection) return find_backend(selection->chosen);
+      return Error{selection.error().code, selection.error().what + legal_text(whole),
+                   selection.error().where};
     }
     const auto& layers = again_->layers;
     const auto at = std::ranges::find(layers, number, &PreparedLayerInfo::layer);
@@ -171,14 +213,21 @@ class Planner {
   // What only the weights tell is settled here too: once begun, a layer can be packed.
   Result<void> check_layout(const PlannedLayer& layer, MoeProblem& problem) const {
     problem.two_scale_experts = 0;
+    problem.two_order_experts = 0;
     std::int64_t first = -1;
-    if (may_want_one_global(*layer.backend, problem)) {
-      for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
-        FEWBIT_TRY(const ExpertWeights expert,
-                   read_source_expert(layer, source_, layer.slice.first_expert + e, problem.where));
-        if (!keeps_two_globals(expert)) continue;
-        if (problem.two_scale_experts++ == 0) first = layer.slice.first_expert + e;
-      }
+    const bool scales = may_want_one_global(*layer.backend, problem);
+    for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
+      const std::int64_t number = layer.slice.first_expert + e;
+      const bool orders = !layer.backend->runs_here() &&
+                          stored_orders_differ(source_, layer.experts.modules(number));
+      if (!scales && !orders) continue;
+      FEWBIT_TRY(const ExpertWeights expert,
+                 read_source_expert(layer, source_, number, problem.where));
+      const bool two_scales = scales && keeps_two_globals(expert);
+      const bool two_orders = orders && keeps_two_orders(expert);
+      if (two_scales) ++problem.two_scale_experts;
+      if (two_orders) ++problem.two_order_experts;
+      if (first < 0 && (two_scales || two_orders)) first = number;
     }
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};

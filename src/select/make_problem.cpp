@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "canonical/one_global.hpp"
+#include "canonical/one_order.hpp"
 #include "fewbit/selection.hpp"
 
 namespace fewbit {
@@ -92,6 +93,8 @@ Result<MoeProblem> make_problem(const MoeWeights& weights, const ModelConfig& co
       .parallel = {},
       .two_scale_experts =
           std::count_if(weights.experts.begin(), weights.experts.end(), keeps_two_globals),
+      .two_order_experts =
+          std::count_if(weights.experts.begin(), weights.experts.end(), keeps_two_orders),
   };
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "canonical/grid.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -68,13 +70,11 @@ Result<void> check_matrix(const std::string& where, const QuantizedTensor& tenso
   FEWBIT_TRY(check_tensor(where + " codes", tensor.codes.view, tensor.scheme.weight,
                           {tensor.n, tensor.k}));
   if (!tensor.scheme.scale) return {};
-  const ScaleSpec& scale = *tensor.scheme.scale;
-  const auto groups = [](std::int64_t size, std::int64_t group) {
-    return group == 0 ? 1 : (size + group - 1) / group;
-  };
-  return check_tensor(
-      where + " scales", tensor.scales.view, scale.dtype,
-      {groups(tensor.n, scale.granularity.rows), groups(tensor.k, scale.granularity.cols)});
+  FEWBIT_TRY(check_tensor(where + " scales", tensor.scales.view, tensor.scheme.scale->dtype,
+                          {grid_rows(tensor), grid_columns(tensor)}));
+  if (tensor.scheme.act_order != ActOrder::group) return {};
+  const auto checked = check_quantized(tensor);
+  return checked ? checked : bad(where, checked.error().what);
 }
 
 }  // namespace

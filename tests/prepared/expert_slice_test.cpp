@@ -59,8 +59,9 @@ TEST(ExpertSlice, OutputsOfAllTensorRanksAddUpToTheLayer) {
         std::vector<double> bound(whole.out.size());
         std::int64_t features = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          const auto slice = plan_slice(
-              weights.experts[0], 4, {.tensor_ranks = ranks, .expert_ranks = 1, .rank = rank}, "");
+          const auto slice =
+              plan_slice(weights.experts[0], 4,
+                         {.split = {.tensor_ranks = ranks, .expert_ranks = 1, .rank = rank}}, "");
           ASSERT_TRUE(slice) << slice.error().message();
           EXPECT_EQ(slice->first_feature, features);
           features += slice->features;
@@ -94,8 +95,8 @@ TEST(ExpertSlice, AnExpertRankGivesTheBitsOfTheLayerForItsExperts) {
   const MoeProblem problem = test::problem_of(spec, 2, 5);
   std::int64_t experts = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    const ExpertSlice slice = *plan_slice(weights.experts[0], 7,
-                                          {.tensor_ranks = 1, .expert_ranks = 3, .rank = rank}, "");
+    const ExpertSlice slice = *plan_slice(
+        weights.experts[0], 7, {.split = {.tensor_ranks = 1, .expert_ranks = 3, .rank = rank}}, "");
     EXPECT_EQ(slice.first_expert, experts);
     experts += slice.experts;
     Call call = test::random_call(problem, 5, 9);
@@ -116,8 +117,8 @@ TEST(ExpertSlice, AnExpertRankGivesTheBitsOfTheLayerForItsExperts) {
 TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
   const LayerSpec spec{.intermediate_size = 80, .weight = DType::f4_e2m1, .activation = {}};
   const ExpertWeights expert = test::random_weights(spec).experts[0];
-  const auto text = [&](const PrepareSplit& split) {
-    const auto slice = plan_slice(expert, 4, split, "layer 3");
+  const auto text = [&](const PrepareSplit& split, Dealing dealing = Dealing::whole_units) {
+    const auto slice = plan_slice(expert, 4, {.split = split, .dealing = dealing}, "layer 3");
     return slice ? std::string("fits") : slice.error().message();
   };
   EXPECT_EQ(text({.tensor_ranks = 5, .expert_ranks = 4, .rank = 19}), "fits");
@@ -130,6 +131,13 @@ TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
   EXPECT_EQ(text({.tensor_ranks = 2, .expert_ranks = 2, .rank = 4}),
             "layer 3 rank: rank 4 of 2 tensor ranks * 2 expert ranks, expected 0 to 3");
   EXPECT_NE(text({.tensor_ranks = 0, .expert_ranks = 1, .rank = 0}), "fits");
+  // As engines cut; a group that is cut is for their backends to refuse.
+  EXPECT_EQ(text({.tensor_ranks = 4, .expert_ranks = 2, .rank = 7}, Dealing::even), "fits");
+  EXPECT_EQ(text({.tensor_ranks = 3, .expert_ranks = 1, .rank = 0}, Dealing::even),
+            "layer 3: 80 intermediate features in runs of 16 can't be dealt evenly to 3 ranks, "
+            "expected 1, 5 ranks");
+  EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 3, .rank = 0}, Dealing::even),
+            "layer 3: 4 experts can't be dealt evenly to 3 ranks, expected 1, 2, 4 ranks");
 }
 
 struct Example {
@@ -237,19 +245,83 @@ TEST(SliceColumns, RefusesACutInsideAGroup) {
   EXPECT_EQ(part.error().message(), "columns [16, 48) of 64, expected multiples of 32");
 }
 
-// Act-order keeps all 8 groups in every part.
 TEST(SliceExpert, NamesTheMatrixThatCanNotBeCut) {
   ExpertWeights expert;
   expert.up = int4(256, 32, ActOrder::none);
-  expert.down = int4(4, 256, ActOrder::group);
-  ExpertSlice slice{.experts = 1, .all_experts = 1, .features = 8, .all_features = 256};
+  expert.down = int4(4, 256, ActOrder::none);
+  const ExpertSlice slice{.experts = 1, .all_experts = 1, .features = 48, .all_features = 256};
   const std::string where = "model.layers.3.mlp.experts expert 5";
-  EXPECT_TRUE(slice_expert(expert, slice, where));
-  slice.features = 6;
   const auto part = slice_expert(expert, slice, where);
   ASSERT_FALSE(part);
   EXPECT_EQ(part.error().message(),
-            where + " down: 6 columns, expected at least one for each of 8 groups");
+            where + " down: columns [0, 48) of 256, expected multiples of 32");
+}
+
+// Two columns of a part may be in any of the 8 groups.
+TEST(SliceColumns, ActOrderKeepsItsSchemeAndAllScales) {
+  const QuantizedTensor whole = int4(4, 256, ActOrder::group);
+  for (const std::int64_t count : {2, 30, 32, 96, 254}) {
+    const auto part = slice_columns(whole, 2, count);
+    ASSERT_TRUE(part) << part.error().message();
+    EXPECT_TRUE(part->scheme == whole.scheme);
+    EXPECT_EQ(part->scales.view.shape, (Shape{4, 8}));
+    EXPECT_EQ(part->scales.view.bytes.data(), whole.scales.view.bytes.data());
+    EXPECT_EQ(part->zero_points.view.bytes.size(), 32U);
+    ASSERT_TRUE(check_quantized(*part));
+  }
+  // Part of a part.
+  const auto again = slice_columns(*slice_columns(whole, 64, 128), 32, 64);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(values(*again), values(*slice_columns(whole, 96, 64)));
+}
+
+TEST(SliceColumns, APartOfActOrderThatPointsNowhereIsRefused) {
+  QuantizedTensor part = *slice_columns(int4(4, 256, ActOrder::group), 0, 64);
+  std::vector<std::int32_t> groups(64, 7);
+  groups[5] = 8;
+  part.g_idx = test::owned_tensor(DType::i32, {64}, groups);
+  EXPECT_EQ(check_quantized(part).error().what, "g_idx[5] is 8, expected 0 to 7");
+  part.scales.view.shape = {4, 9};
+  EXPECT_EQ(check_quantized(part).error().what, "scales of 128 bytes, expected 144");
+  part.scales.view.shape = {32, 1};
+  part.scales.view.bytes = part.scales.view.bytes.first(16);
+  part.zero_points.view.bytes = part.zero_points.view.bytes.first(4);
+  EXPECT_EQ(check_quantized(part).error().what,
+            "scales of 1 groups, expected at least 2 for 64 columns in groups of 32");
+}
+
+// The sum over ranks of a rank's columns times its share of x is the whole product, in double.
+TEST(SliceColumns, ProductsOfAllRanksAddUpToTheWholeProduct) {
+  constexpr std::int64_t n = 6;
+  constexpr std::int64_t k = 320;
+  for (const ActOrder order : {ActOrder::group, ActOrder::none}) {
+    const QuantizedTensor whole = int4(n, k, order);
+    const std::vector<float> all = values(whole);
+    std::mt19937 random(11);
+    std::vector<double> x(k);
+    for (double& value : x) value = static_cast<double>(random() % 2001) / 1000.0 - 1.0;
+    for (const int ranks : {2, 3, 5, 7}) {
+      std::vector<double> sum(n);
+      std::vector<double> want(n);
+      const Cut cut{.size = k, .unit = column_unit(whole), .ranks = ranks};
+      for (int rank = 0; rank < ranks; ++rank) {
+        const CutPart share = part_of(cut, rank);
+        const std::int64_t count = share.end - share.begin;
+        const auto part = slice_columns(whole, share.begin, count);
+        ASSERT_TRUE(part) << part.error().message();
+        const std::vector<float> got = values(*part);
+        for (std::int64_t i = 0; i < n; ++i) {
+          for (std::int64_t j = 0; j < count; ++j) {
+            const double of_x = x[static_cast<std::size_t>(share.begin + j)];
+            sum[static_cast<std::size_t>(i)] += got[static_cast<std::size_t>(i * count + j)] * of_x;
+            want[static_cast<std::size_t>(i)] +=
+                all[static_cast<std::size_t>(i * k + share.begin + j)] * of_x;
+          }
+        }
+      }
+      EXPECT_EQ(sum, want) << ranks;  // the same terms in the same order
+    }
+  }
 }
 
 }  // namespace

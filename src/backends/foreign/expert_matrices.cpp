@@ -242,20 +242,20 @@ Result<OwnedTensor> bias_of(const Stack& stack, DType to) {
 }
 
 Result<OwnedTensor> group_index(const Stack& stack) {
-  const auto first = stack.parts.front()->g_idx.view.bytes;
-  for (const QuantizedTensor* part : stack.parts) {
-    if (part->g_idx.view.bytes.size() == static_cast<std::size_t>(stack.columns()) * 4 &&
-        std::ranges::equal(part->g_idx.view.bytes, first)) {
-      continue;
-    }
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("act-order of {} bytes and {} bytes, expected the same {} columns in "
-                             "all parts",
-                             first.size(), part->g_idx.view.bytes.size(), stack.columns()),
-                 stack.name};
-  }
   FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns()}));
-  std::ranges::copy(first, out.bytes.begin());
+  const QuantizedTensor& first = *stack.parts.front();
+  for (std::int64_t k = 0; k < stack.columns(); ++k) {
+    const std::int32_t group = group_of_column(first, k);
+    for (const QuantizedTensor* part : stack.parts) {
+      if (group_of_column(*part, k) == group) continue;
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("column {} is in group {} of one part and group {} of another, "
+                               "expected one act-order for all parts",
+                               k, group, group_of_column(*part, k)),
+                   stack.name};
+    }
+    store_u32(out.bytes, k, static_cast<std::uint32_t>(group));
+  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "canonical/grid.hpp"
 #include "fewbit/quantized.hpp"
 #include "select/moe_plan.hpp"
 
@@ -22,7 +23,8 @@ struct Stack {
   std::int64_t columns() const { return parts.front()->k; }
   const Scheme& scheme() const { return parts.front()->scheme; }
   std::int64_t group() const { return scheme().scale->granularity.cols; }  // 0: a channel
-  std::int64_t groups() const { return group() == 0 ? 1 : columns() / group(); }
+  std::int64_t groups() const { return grid_columns(*parts.front()); }
+  bool ordered() const { return scheme().act_order == ActOrder::group; }
   bool has_zeros() const { return !parts.front()->zero_points.empty(); }
   bool biased() const { return !biases.front()->empty(); }
 };

@@ -22,7 +22,6 @@ struct Job {
   std::int64_t group_size = -1;
   std::int64_t padded = 0;  // intermediate_size
   Gating gating = Gating::gated;
-  bool ordered = false;
 };
 
 Result<Job> job_of(const MoeProblem& problem) {
@@ -41,22 +40,31 @@ Result<Job> job_of(const MoeProblem& problem) {
                              scheme_text(problem.gate_up), scheme_text(problem.down)),
                  problem.where};
   }
+  if (problem.two_order_experts > 0) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("gate and up of {} experts have two act-orders, and the kernels have "
+                             "one for both",
+                             problem.two_order_experts),
+                 problem.where};
+  }
   FEWBIT_TRY(check_middle_zero(problem.gate_up, problem.where));
   FEWBIT_TRY(check_middle_zero(problem.down, problem.where));
   Job job;
   job.bits = dtype_bits(problem.down.weight);
   job.group_size = out.cols == 0 ? -1 : out.cols;
-  job.ordered =
-      problem.down.act_order == ActOrder::group || problem.gate_up.act_order == ActOrder::group;
-  job.padded = job.ordered ? problem.intermediate_size
-                           : marlin_padded_intermediate(problem.intermediate_size, job.group_size);
+  job.padded = problem.down.act_order == ActOrder::group
+                   ? problem.intermediate_size
+                   : marlin_padded_intermediate(problem.intermediate_size, job.group_size);
   if (!activation_gated(problem.activation.kind)) job.gating = Gating::ungated;
   return job;
 }
 
 Result<void> plan_stack(const MoeProblem& problem, const Job& job, const Stack& stack, Dims dims,
                         MoePlan& plan) {
-  const std::int64_t groups = job.group_size == -1 ? 1 : dims.k / job.group_size;
+  // In act-order a rank's columns point into the scales of the whole matrix.
+  const std::int64_t groups = job.group_size == -1 ? 1
+                              : stack.ordered()    ? stack.groups()
+                                                   : dims.k / job.group_size;
   const auto add = [&](const char* part, const char* layout, DType dtype, Shape shape) {
     const bool scales = std::string_view(part) == "scales";
     return plan.add(
@@ -76,7 +84,7 @@ Result<void> plan_stack(const MoeProblem& problem, const Job& job, const Stack& 
   if (stack.biased()) {
     FEWBIT_TRY(add("bias", "marlin_scales", problem.activation_dtype, {dims.n}));
   }
-  if (!job.ordered) return {};
+  if (!stack.ordered()) return {};
   FEWBIT_TRY(add("g_idx", "row_major", DType::i32, {dims.k}));
   return add("order", "row_major", DType::i32, {dims.k});
 }
@@ -101,9 +109,12 @@ struct Source {
   }
 };
 
-Result<Source> source_of(const MoeProblem& problem, const Job& job, const Stack& stack) {
+Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
   FEWBIT_TRY(check_middle_zero(stack));
   Source source;
+  if (stack.ordered()) {
+    FEWBIT_TRY(source.g_idx, group_index(stack));
+  }
   FEWBIT_TRY(source.words, gptq_words(stack));
   FEWBIT_TRY(source.scales, scales_by_group(stack, problem.activation_dtype));
   if (stack.has_zeros()) {
@@ -111,9 +122,6 @@ Result<Source> source_of(const MoeProblem& problem, const Job& job, const Stack&
   }
   if (stack.biased()) {
     FEWBIT_TRY(source.bias, bias_of(stack, problem.activation_dtype));
-  }
-  if (job.ordered) {
-    FEWBIT_TRY(source.g_idx, group_index(stack));
   }
   return source;
 }
@@ -158,11 +166,11 @@ Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
                                 const ExpertWeights& expert, ExpertSpans to) {
   if (is_nvfp4(problem)) return pack_packed_nvfp4_expert(problem, plan, expert, to);
   FEWBIT_TRY(const Job job, job_of(problem));
-  FEWBIT_TRY(const Source w13, source_of(problem, job, w13_stack(expert)));
-  FEWBIT_TRY(const Source w2, source_of(problem, job, w2_stack(expert)));
+  FEWBIT_TRY(const Source w13, source_of(problem, w13_stack(expert)));
+  FEWBIT_TRY(const Source w2, source_of(problem, w2_stack(expert)));
   MarlinInput input;
   input.codes = {.source = WordSource::gptq, .bits = job.bits};
-  input.row_order = job.ordered ? MarlinRowOrder::act_order : MarlinRowOrder::stored;
+  input.row_order = MarlinRowOrder::act_order;
   input.group_size = job.group_size;
   input.hidden_size = problem.hidden_size;
   input.intermediate_size = problem.intermediate_size;
