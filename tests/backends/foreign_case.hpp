@@ -78,6 +78,16 @@ inline QuantizedTensor nvfp4_matrix(std::int64_t n, std::int64_t k, float global
   return tensor;
 }
 
+// Column i is in group i * step mod the number of groups.
+inline Tensor act_order(std::int64_t k, std::int64_t group, int step) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(k) * 4);
+  for (std::int64_t i = 0; i < k; ++i) {
+    const auto of = static_cast<std::int32_t>(i * step % (k / group));
+    std::memcpy(bytes.data() + i * 4, &of, 4);
+  }
+  return owned(DType::i32, {k}, bytes);
+}
+
 struct Case {
   MoeProblem problem;
   ExpertWeights expert;
@@ -152,6 +162,19 @@ inline std::string error_of(const char* backend, const Case& c) {
   const auto packed = pack(backend, c);
   return packed ? "no error" : packed.error().message();
 }
+
+// Nibble of element (n, k) in 16 x 64 tiles.
+inline int tile_code(const Packed& packed, const char* name, std::int64_t rows, std::int64_t n,
+                     std::int64_t k) {
+  const std::int64_t x = n % 64;
+  const std::int64_t word =
+      (k / 16 * (rows / 64) + n / 64) * 128 + 16 * (x % 8) + 4 * (k % 8 / 2) + x / 16;
+  const std::int64_t slot = 4 * (k % 2) + 2 * (x / 8 % 2) + k % 16 / 8;
+  return packed.nibble(name, word * 4 + slot / 2, slot % 2 == 1);
+}
+
+// Place of column n in a row of scales of several groups.
+inline std::int64_t grouped(std::int64_t n) { return n / 64 * 64 + 8 * (n % 8) + n % 64 / 8; }
 
 inline int code_at(const QuantizedTensor& tensor, std::int64_t n, std::int64_t k) {
   const auto index = static_cast<std::size_t>((n * tensor.k + k) / 2);

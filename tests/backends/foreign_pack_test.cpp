@@ -12,18 +12,6 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-// Nibble of element (n, k) in 16 x 64 tiles.
-int tile_code(const Packed& packed, const char* name, std::int64_t rows, std::int64_t n,
-              std::int64_t k) {
-  const std::int64_t x = n % 64;
-  const std::int64_t word =
-      (k / 16 * (rows / 64) + n / 64) * 128 + 16 * (x % 8) + 4 * (k % 8 / 2) + x / 16;
-  const std::int64_t slot = 4 * (k % 2) + 2 * (x / 8 % 2) + k % 16 / 8;
-  return packed.nibble(name, word * 4 + slot / 2, slot % 2 == 1);
-}
-
-std::int64_t grouped(std::int64_t n) { return n / 64 * 64 + 8 * (n % 8) + n % 64 / 8; }
-
 // 96 rows of gate and of up, each padded to 128.
 TEST(ForeignPack, MarlinHasEveryCodeScaleAndZeroInItsPlace) {
   const Case c = integer_case("awq-int4-g32", 96);
@@ -80,17 +68,9 @@ TEST(ForeignPack, SignedCodesGetTheirOffset) {
 
 TEST(ForeignPack, ActOrderIsSortedAndMustBeTheSameForGateAndUp) {
   Case c = integer_case("gptq-int4-g32-actorder", 64);
-  const auto order = [](std::int64_t k, int step) {
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(k) * 4);
-    for (std::int64_t i = 0; i < k; ++i) {
-      const auto group = static_cast<std::int32_t>(i * step % (k / 32));
-      std::memcpy(bytes.data() + i * 4, &group, 4);
-    }
-    return owned(DType::i32, {k}, bytes);
-  };
-  c.expert.gate->g_idx = order(hidden, 3);
-  c.expert.up.g_idx = order(hidden, 3);
-  c.expert.down.g_idx = order(64, 1);
+  c.expert.gate->g_idx = act_order(hidden, 32, 3);
+  c.expert.up.g_idx = act_order(hidden, 32, 3);
+  c.expert.down.g_idx = act_order(64, 32, 1);
   const auto packed = pack("marlin", c);
   ASSERT_TRUE(packed) << packed.error().message();
   for (std::int64_t k = 0; k < hidden; ++k) {
@@ -98,8 +78,9 @@ TEST(ForeignPack, ActOrderIsSortedAndMustBeTheSameForGateAndUp) {
     ASSERT_EQ(packed->at<std::int32_t>("w13.g_idx", k), from * 3 % (hidden / 32));
     ASSERT_EQ(tile_code(*packed, "w13.words", 128, 70, k), code_at(c.expert.up, 6, from));
   }
-  c.expert.up.g_idx = order(hidden, 5);
-  EXPECT_THAT(error_of("marlin", c), HasSubstr("w13: act-order of 1024 bytes and 1024 bytes"));
+  c.expert.up.g_idx = act_order(hidden, 32, 5);
+  EXPECT_THAT(error_of("marlin", c),
+              HasSubstr("w13: column 1 is in group 3 of one part and group 5 of another"));
 }
 
 TEST(ForeignPack, CpuBlocksHoldCodesScalesZerosAndTheirSums) {

@@ -36,13 +36,15 @@ class Layer {
  public:
   static constexpr std::int64_t experts = 2;
 
-  Layer(WordSource source, int bits, std::int64_t group_size, Dims sizes) {
+  // w2_groups: of more columns than w2 has, where it is a part of a matrix.
+  Layer(WordSource source, int bits, std::int64_t group_size, Dims sizes,
+        std::int64_t w2_groups = 0) {
     input.codes = {.source = source, .bits = bits, .activation = MarlinActivation::bits16};
     input.group_size = group_size;
     input.hidden_size = sizes.n;
     input.intermediate_size = sizes.k;
     fill(w13, {.n = 2 * sizes.k, .k = sizes.n}, input.w13);
-    fill(w2, {.n = sizes.n, .k = sizes.k}, input.w2);
+    fill(w2, {.n = sizes.n, .k = sizes.k}, input.w2, w2_groups);
   }
 
   struct Matrix {
@@ -57,9 +59,9 @@ class Layer {
   Matrix w2;
 
  private:
-  void fill(Matrix& m, Dims dims, MarlinMatrix& to) {
+  void fill(Matrix& m, Dims dims, MarlinMatrix& to, std::int64_t groups = 0) {
     m.dims = dims;
-    m.groups = input.group_size == -1 ? 1 : dims.k / input.group_size;
+    m.groups = groups > 0 ? groups : input.group_size == -1 ? 1 : dims.k / input.group_size;
     const std::int64_t bits = input.codes.bits;
     const std::int64_t per_word = 32 / bits;
     const auto bytes = [&](std::vector<std::byte>& buffer, std::int64_t count) {
@@ -222,6 +224,44 @@ TEST(PrepareMarlinTest, ActOrderSortsRowsByGroupAndKeepsTheirCodes) {
   }
 }
 
+// 64 of a matrix's 256 columns, in groups of 32 and of 64: all of its scales and zero points stay.
+TEST(PrepareMarlinTest, ActOrderOfAPartOfTheColumnsKeepsAllGroups) {
+  for (const std::int64_t group_size : {32, 64}) {
+    const std::int64_t groups = 256 / group_size;
+    Layer layer(WordSource::gptq, 4, group_size, {.n = 128, .k = 64}, groups);
+    layer.input.row_order = MarlinRowOrder::act_order;
+    const auto result = prepare_marlin(layer.input, serial_executor());
+    ASSERT_TRUE(result) << result.error().message();
+    ASSERT_EQ(result->w2.scales.view.shape, (Shape{2, groups, 128}));
+    const auto order = typed_span<std::int32_t>(result->w2.order.view);
+    const auto g_idx = typed_span<std::int32_t>(result->w2.g_idx.view);
+    ASSERT_TRUE(order && g_idx);
+    const Dims grid{.n = 128, .k = groups};
+    for (std::int64_t e = 0; e < 2; ++e) {
+      for (std::int64_t k = 0; k < 64; ++k) {
+        const std::int32_t row = (*order)[at(e * 64 + k)];
+        EXPECT_EQ((*g_idx)[at(e * 64 + k)], layer.w2.g_idx[at(e * 64 + row)]);
+        for (std::int64_t n = 0; n < 128; ++n) {
+          ASSERT_EQ(
+              read_bits<4>(share(result->w2.words.view.bytes, e),
+                           B12xPacked::place(layer.w2.dims, n, k)),
+              read_bits<4>(share(layer.w2.words, e), GptqWords<4>::place(layer.w2.dims, n, row)));
+        }
+      }
+      using Zeros = MarlinZeros<4, MarlinWordOrder::interleaved>;
+      for (std::int64_t g = 0; g < groups; ++g) {
+        for (std::int64_t n = 0; n < 128; ++n) {
+          ASSERT_EQ(read_bits<16>(share(result->w2.scales.view.bytes, e),
+                                  MarlinScales<ScaleOrder::grouped>::place(grid, n, g)),
+                    read_bits<16>(share(layer.w2.scales, e), ColumnWords<16>::place(grid, n, g)));
+          ASSERT_EQ(read_bits<4>(share(result->w2.zeros.view.bytes, e), Zeros::place(grid, n, g)),
+                    read_bits<4>(share(layer.w2.zeros, e), ColumnWords<4>::place(grid, n, g)));
+        }
+      }
+    }
+  }
+}
+
 class PrepareMarlinErrors : public ::testing::Test {
  protected:
   std::string refusal() const {
@@ -263,6 +303,9 @@ TEST_F(PrepareMarlinErrors, GroupsOutsideTheScales) {
   layer.w2.g_idx[64 + 5] = 2;
   EXPECT_EQ(prepare_marlin(layer.input, serial_executor()).error().message(),
             "w2 g_idx: expert 1 names group 2, expected 0 to 1");
+  layer.input.w2.scales.shape = {2, 1, 128};
+  EXPECT_EQ(prepare_marlin(layer.input, serial_executor()).error().message(),
+            "w2 scales: 1 groups, expected at least 2 for k 64 in groups of 32");
 }
 
 TEST_F(PrepareMarlinErrors, CodesThatFp8KernelsCannotHave) {

@@ -36,8 +36,9 @@ MoeProblem problem_of(MoeProblem whole, const ExpertSlice& slice) {
   return whole;
 }
 
-std::vector<float> outputs(const MoeProblem& problem, const MoeWeights& weights, const Call& call) {
-  const auto layer = test::prepare("cpu_generic", problem, weights, test::generic_cpu());
+std::vector<float> outputs(const MoeProblem& problem, const MoeWeights& weights, const Call& call,
+                           const char* backend = "cpu_generic") {
+  const auto layer = test::prepare(backend, problem, weights, test::generic_cpu());
   EXPECT_TRUE(layer) << layer.error().message();
   return test::to_f32(problem.activation_dtype, *test::run(*layer, call));
 }
@@ -288,6 +289,50 @@ TEST(SliceColumns, APartOfActOrderThatPointsNowhereIsRefused) {
   part.zero_points.view.bytes = part.zero_points.view.bytes.first(4);
   EXPECT_EQ(check_quantized(part).error().what,
             "scales of 1 groups, expected at least 2 for 64 columns in groups of 32");
+}
+
+// Whole layers whose three matrices are in act-order, also of groups that no rank has columns of.
+TEST(ExpertSlice, ActOrderOutputsOfAllTensorRanksAddUpToTheLayer) {
+  for (const std::int64_t inner : {64, 160}) {
+    const LayerSpec spec{
+        .experts = 2, .hidden_size = 64, .intermediate_size = inner, .activation = {}};
+    MoeWeights weights = test::random_weights(spec);
+    for (ExpertWeights& expert : weights.experts) {
+      expert.gate = int4(inner, 64, ActOrder::group);
+      expert.up = int4(inner, 64, ActOrder::group);
+      expert.down = int4(64, inner, ActOrder::group);
+    }
+    MoeProblem problem = test::problem_of(spec, 2, 5);
+    problem.gate_up = weights.experts[0].up.scheme;
+    problem.down = weights.experts[0].down.scheme;
+    problem.activation_dtype = DType::f32;
+    const Call call = test::random_call(problem, 5, 3);
+    const MoeReferenceResult whole = test::expected(problem, weights, call);
+    for (const int ranks : {2, 3, 7}) {
+      std::vector<double> sum(whole.out.size());
+      std::vector<double> want(whole.out.size());
+      std::vector<double> bound(whole.out.size());
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ExpertSlice slice =
+            *plan_slice(weights.experts[0], 2,
+                        {.split = {.tensor_ranks = ranks, .expert_ranks = 1, .rank = rank}}, "");
+        const MoeWeights part = sliced(weights, slice);
+        const MoeProblem of_part = problem_of(problem, slice);
+        const std::vector<float> out = outputs(of_part, part, call, "reference");
+        const MoeReferenceResult reference = test::expected(of_part, part, call);
+        const auto rounding = test::rounding_bound(of_part, part, test::input_of(call), reference);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          sum[i] += out[i];
+          want[i] += reference.out[i];
+          bound[i] += (*rounding)[i];
+        }
+      }
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        EXPECT_NEAR(want[i], whole.out[i], 1e-13 * std::abs(whole.out[i]) + 1e-13);
+        ASSERT_LE(std::abs(sum[i] - whole.out[i]), bound[i] + 1e-12) << inner << " over " << ranks;
+      }
+    }
+  }
 }
 
 // The sum over ranks of a rank's columns times its share of x is the whole product, in double.
