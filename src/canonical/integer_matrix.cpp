@@ -134,8 +134,11 @@ Result<void> check_parts(const Scheme& scheme, const IntegerFit& fit, const Inte
   return {};
 }
 
+// Groups in order are runs of columns, unless the layer is in act-order: one expert whose groups
+// are in order by chance has the scheme of the others.
 Result<void> set_group_index(const IntegerFit& fit, const IntegerParts& parts,
                              QuantizedTensor& out) {
+  const bool ordered = out.scheme.act_order == ActOrder::group;
   out.scheme.act_order = ActOrder::none;
   if (parts.g_idx.empty()) return {};
   GroupIndex index = read_group_index(parts.g_idx.view, fit.group_size);
@@ -144,7 +147,7 @@ Result<void> set_group_index(const IntegerFit& fit, const IntegerParts& parts,
                  fmt::format("element {} is {}, expected a group from 0 to {}", index.bad_column,
                              index.bad_value, group_count(fit) - 1));
   }
-  if (index.in_order) return {};
+  if (index.in_order && (!ordered || fit.group_size <= 0)) return {};
   out.scheme.act_order = ActOrder::group;
   out.g_idx = owned(DType::i32, {fit.k}, std::move(index.groups));
   return {};

@@ -188,7 +188,12 @@ Result<void> pack_scales(const Part& part, MarlinMatrixResult& result, Executor&
   const DType dtype = part.matrix.scales.dtype;
   FEWBIT_TRY(OwnedTensor out,
              allocate_tensor(dtype, {part.experts, part.plan.groups, part.plan.dims.n}));
-  const ScaleOrder order = marlin_scale_order(part.scale_k, part.input.group_size, activation);
+  // Kernels look up the group of a sorted column in the grouped order, be it the only one.
+  const bool looked_up =
+      part.input.rules == MarlinRules::exact && part.matrix.sorted(part.input.row_order);
+  const ScaleOrder order =
+      looked_up ? ScaleOrder::grouped
+                : marlin_scale_order(part.scale_k, part.input.group_size, activation);
   each_expert(part.experts, executor, [&](std::int64_t expert) {
     marlin_scales(order, part.groups(), share(part.matrix.scales.bytes, part.experts, expert),
                   share(out.bytes, part.experts, expert));
@@ -227,13 +232,13 @@ struct ScaleK {
   std::int64_t w2;
 };
 ScaleK scale_k(const MarlinInput& input, const MarlinPlan& plan) {
+  if (input.rules == MarlinRules::exact) return {plan.w13.dims.k, plan.w2.dims.k};
+  if (input.codes.source == WordSource::awq) {
+    return {input.intermediate_size, input.intermediate_size};
+  }
   // Of all groups, which in act-order may be those of more columns than there are.
-  const auto whole = [&](const MarlinMatrixPlan& of) {
-    return input.group_size == -1 ? of.dims.k : of.groups * input.group_size;
-  };
-  if (input.rules == MarlinRules::exact) return {whole(plan.w13), whole(plan.w2)};
-  const bool awq = input.codes.source == WordSource::awq;
-  return {input.intermediate_size, awq ? input.intermediate_size : whole(plan.w2)};
+  const bool grouped = input.group_size != -1;
+  return {input.intermediate_size, grouped ? plan.w2.groups * input.group_size : plan.w2.dims.k};
 }
 
 }  // namespace

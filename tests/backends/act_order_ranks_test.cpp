@@ -73,6 +73,7 @@ TEST(ActOrderRanks, WhatMarlinComputesAddsUpToTheWholeProduct) {
       {"marlin", "gptq-int4-g64-actorder", 256, 4},  // a rank has one group's worth of columns
       {"sglang_marlin", "gptq-int4-g128-actorder", 384, 2},  // 192 columns, 3 groups
       {"sglang_marlin", "gptq-int4-g128-actorder", 256, 4},  // less than a group's worth
+      {"sglang_marlin", "gptq-int4-g128-actorder", 128, 2},  // half of the only group
   };
   for (const auto& one : cases) {
     const Case whole = ordered_case(one.scheme, one.intermediate);
@@ -161,6 +162,14 @@ TEST(ActOrderRanks, EachMatrixIsSortedForItself) {
     tensor->g_idx = {};
   }
   EXPECT_THAT(error_of("marlin", c), HasSubstr("96 needs padding to 128"));
+}
+
+// Kernels refuse act-order with one group: there is nothing to sort.
+TEST(ActOrderRanks, OneGroupIsNoOrder) {
+  const auto packed = pack("marlin", ordered_case("gptq-int4-g128-actorder", 128));
+  ASSERT_TRUE(packed) << packed.error().message();
+  EXPECT_NE(packed->plan.find("w13.order"), nullptr);
+  EXPECT_EQ(packed->plan.find("w2.order"), nullptr);
 }
 
 TEST(ActOrderRanks, TwoOrdersOfGateAndUpAreToldOfTheProblem) {

@@ -101,15 +101,21 @@ TEST(IntegerMatrix, ThreeBitCodesStraddleWords) {
 }
 
 TEST(IntegerMatrix, GroupsOfColumnsFollowTheirIndexAndCountBackFromTheEnd) {
-  const auto make = [](std::vector<std::int32_t> g_idx) {
+  const auto make = [](std::vector<std::int32_t> g_idx, ActOrder order = ActOrder::none) {
     IntegerParts parts{words({1, 1}, {0x11111111}), words({2, 1}, {0, 0}),
                        own<std::uint16_t>(DType::f16, {2, 1}, {0x3C00, 0x4000}),
                        own(DType::i32, {8}, std::move(g_idx)), "layer.up"};
-    return make_integer_matrix(scheme_of(Packing::words_k, DType::u4, 4), 1, 8, parts);
+    Scheme scheme = scheme_of(Packing::words_k, DType::u4, 4);
+    scheme.act_order = order;
+    return make_integer_matrix(scheme, 1, 8, parts);
   };
   const auto ordered = make({0, 0, 0, 0, 1, 1, 1, 1});
   EXPECT_EQ(ordered->scheme.act_order, ActOrder::none);
   EXPECT_THAT(decode(ordered), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
+  // One of several experts whose layer is in act-order.
+  const auto by_chance = make({0, 0, 0, 0, 1, 1, 1, 1}, ActOrder::group);
+  EXPECT_EQ(by_chance->scheme.act_order, ActOrder::group);
+  EXPECT_THAT(decode(by_chance), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
   const auto mixed = make({1, 0, 1, 0, -1, -2, 0, 1});
   EXPECT_EQ(mixed->scheme.act_order, ActOrder::group);
   EXPECT_THAT(decode(mixed), ElementsAre(2, 1, 2, 1, 2, 1, 1, 2));

@@ -109,6 +109,47 @@ def write_model(folder, layers=3, experts=24, hidden=512, inner=512, global_scal
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def write_gptq_model(folder, experts=4, hidden=128, inner=256, group=32, up_order=None):
+    """One layer of GPTQ experts with desc_act; those of one are in order by chance.
+
+    up_order: a shift of up's g_idx against gate's.
+    """
+    rng = random.Random(9)
+    folder.mkdir()
+    config = json.loads((MODEL / "config.json").read_text())
+    config.update(hidden_size=hidden, moe_intermediate_size=inner, num_experts=experts,
+                  num_hidden_layers=1, quantization_config={
+                      "quant_method": "gptq", "bits": 4, "group_size": group, "sym": True,
+                      "desc_act": True, "checkpoint_format": "gptq"})
+    tensors = {name: ("BF16", shape, data) for name, shape, data in other_tensors(config, 1, rng)}
+    for expert in range(experts):
+        of_hidden = [k // group for k in range(hidden)]
+        of_inner = [k // group for k in range(inner)]
+        if expert != 1:  # that no calibration token reached
+            rng.shuffle(of_hidden)
+            rng.shuffle(of_inner)
+        for name, n, k, order in (("gate_proj", inner, hidden, of_hidden),
+                                  ("up_proj", inner, hidden, of_hidden),
+                                  ("down_proj", hidden, inner, of_inner)):
+            if name == "up_proj" and up_order:
+                order = order[up_order:] + order[:up_order]
+            groups = k // group
+            module = f"model.layers.0.mlp.experts.{expert}.{name}"
+            tensors |= {
+                f"{module}.qweight": ("I32", [k // 8, n], rng.randbytes(k * n // 2)),
+                # Zero points are stored one too small.
+                f"{module}.qzeros": ("I32", [groups, n // 8], b"\x77" * (groups * n // 2)),
+                f"{module}.scales": ("F16", [groups, n], b"".join(
+                    struct.pack("<e", rng.uniform(0.001, 0.01)) for _ in range(groups * n))),
+                f"{module}.g_idx": ("I32", [k], struct.pack(f"<{k}i", *order)),
+            }
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (MODEL / name).exists():
+            shutil.copy(MODEL / name, folder / name)
+
+
 class Scratch(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())

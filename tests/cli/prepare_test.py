@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from prepare_case import FEWBIT, MODEL, Scratch, content, run, run_json, write_model
+from prepare_case import FEWBIT, MODEL, Scratch, content, run, run_json, write_gptq_model, write_model
 
 
 class SameModel(Scratch):
@@ -100,6 +100,86 @@ class Slices(Scratch):
         self.expect_error("rank 2 of 2 tensor ranks",
                           args=("prepare", MODEL, "-o", self.out, "--tp", 2, "--rank", 2), code=2)
         self.nothing_left()
+
+
+class ActOrder(Scratch):
+    """GPTQ desc_act: what explain finds possible over ranks is what prepare writes."""
+    MARLIN = ("--backend", "marlin", "--device", "sm_90")
+
+    def write(self, **form):
+        source = self.folder / "source"
+        write_gptq_model(source, **form)
+        return source
+
+    def buffers(self, out):
+        layer = json.loads((out / "fewbit_prepared.json").read_text())["layers"][0]
+        return {buffer["name"]: buffer["shape"] for buffer in layer["buffers"]}
+
+    def test_our_own_backend_gives_the_same_bits(self):
+        source = self.write()
+        self.prepared("--backend", "reference", "--verify", source=source)
+        excerpt = self.folder / "excerpt.txt"
+        excerpt.write_text((MODEL / "val.txt").read_text()[:2500])
+        results = [run_json(self, "eval", model, "--text", excerpt) for model in (source, self.out)]
+        self.assertEqual(results[0]["mean_nll"], results[1]["mean_nll"])
+
+    def test_every_rank_has_its_columns_and_all_scales(self):
+        source = self.write()
+        for args, on in ((("--backend", "reference"), ()),
+                         (self.MARLIN, (*self.MARLIN, "--engine", "vllm"))):
+            for ranks in (2, 4):
+                told = run("explain", source, "--tp", ranks, *on)
+                self.assertEqual(told.returncode, 0, told.stderr)
+                self.assertRegex(told.stdout, args[1] + r" +chosen")
+                for rank in range(ranks):
+                    out = self.folder / f"{args[1]}-{rank}-of-{ranks}"
+                    report = run_json(self, "prepare", source, "-o", out, "--tp", ranks, "--rank",
+                                      rank, *args, "--verify")
+                    self.assertEqual(report["verified_experts"], 4)
+                    shapes = self.buffers(out)
+                    if args[1] == "marlin":
+                        self.assertEqual(shapes["w2.scales"], [8, 128])
+                        self.assertEqual(shapes["w2.order"], [256 // ranks])
+                    else:
+                        self.assertEqual(shapes["down.scales"], [128, 8])
+                        self.assertEqual(shapes["down.g_idx"], [256 // ranks])
+
+    def test_sizes_that_the_kernels_refuse_are_refused_by_both_with_the_legal_ones(self):
+        source = self.write()
+        need = "needs intermediate_size % 64 = 0, has 32"
+        self.assertIn(need, run("explain", source, "--tp", 8, *self.MARLIN, "--engine",
+                                "vllm").stdout)
+        self.expect_error(need, "marlin takes 1, 2, 4 tensor ranks",
+                          args=("prepare", source, "-o", self.out, "--tp", 8, *self.MARLIN))
+        self.expect_error("256 in runs of 8 over 3 ranks, expected one of 1, 2, 4, 8, 16, 32",
+                          args=("explain", source, "--tp", 3, *self.MARLIN, "--engine", "vllm"),
+                          code=2)
+        self.expect_error("256 intermediate features in runs of 8 can't be dealt evenly to 3 ranks, "
+                          "expected 1, 2, 4, 8, 16, 32 ranks",
+                          args=("prepare", source, "-o", self.out, "--tp", 3, *self.MARLIN), code=2)
+        self.nothing_left()
+        # Whole words dealt unevenly, as our own kernels take them.
+        self.prepared("--tp", 3, "--rank", 2, "--backend", "reference", "--verify", source=source)
+
+    def test_kernels_without_act_order_say_so_in_both(self):
+        source = self.write()
+        for backend, device in (("vllm_triton_wna16", "sm_90"), ("vllm_cpu_int4", "cpu:amx"),
+                                ("xpu_int4", "xpu")):
+            need = "without act-order in groups, has act-order"
+            on = ("--backend", backend, "--device", device, "--tp", 2)
+            self.assertIn(need, run("explain", source, "--engine", "vllm", *on).stdout)
+            self.expect_error(need, args=("prepare", source, "-o", self.out, *on))
+        self.nothing_left()
+
+    def test_gate_and_up_in_two_orders_are_refused_by_both(self):
+        source = self.write(up_order=5)
+        reason = "gate and up of 4 experts have two act-orders, and the kernels have one for both"
+        self.assertIn("described, not preparable: " + reason,
+                      run("explain", source, *self.MARLIN, "--engine", "vllm").stdout)
+        self.expect_error("marlin is described, not preparable: " + reason, "the first is expert 0",
+                          args=("prepare", source, "-o", self.out, *self.MARLIN))
+        self.nothing_left()
+        self.prepared("--backend", "reference", "--verify", source=source)
 
 
 if __name__ == "__main__":

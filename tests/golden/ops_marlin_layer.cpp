@@ -109,7 +109,9 @@ Result<Outputs> process_awq_weights_marlin(const GoldenCase& c) {
 }
 
 Result<Outputs> process_weights_marlin_error(const GoldenCase& c) {
-  FEWBIT_TRY(const MarlinInput input, sizes_of(c, WordSource::gptq));
+  FEWBIT_TRY(MarlinInput input, sizes_of(c, WordSource::gptq));
+  // The set has no tensors here; there would be groups in another order.
+  if (act_order(c)) input.w2.g_idx.emplace();
   const auto result = prepare_marlin(input, serial_executor());
   if (result) return wrong(c, "was not refused");
   // The set's words: "padding is unsupported with act-order".

@@ -24,7 +24,11 @@ struct Stack {
   const Scheme& scheme() const { return parts.front()->scheme; }
   std::int64_t group() const { return scheme().scale->granularity.cols; }  // 0: a channel
   std::int64_t groups() const { return grid_columns(*parts.front()); }
-  bool ordered() const { return scheme().act_order == ActOrder::group; }
+  // Act-order that matters: not all columns of one group, which kernels don't take as one.
+  bool ordered() const {
+    return scheme().act_order == ActOrder::group &&
+           (groups() > 1 || (group() > 0 && columns() % group() != 0));
+  }
   bool has_zeros() const { return !parts.front()->zero_points.empty(); }
   bool biased() const { return !biases.front()->empty(); }
 };
