@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 
+#include "bench/usage.hpp"
 #include "device/device_layer.hpp"
 #include "device/random_layer.hpp"
 
@@ -292,6 +293,12 @@ int run(const Options& options) {
 }  // namespace fewbit::cuda
 
 int main(int argc, char** argv) {
+  const fewbit::bench::Usage usage{
+      .text =
+          "bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] [--split2 N] "
+          "[--tiles N]",
+      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles"}};
+  if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   fewbit::cuda::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];

@@ -96,7 +96,8 @@ void register_all(IsaLevel most) {
 int main(int argc, char** argv) {
   const auto device = fewbit::detect_cpu();
   fewbit::register_all(device ? device->isa : fewbit::IsaLevel::generic);
-  benchmark::Initialize(&argc, argv);
+  benchmark::Initialize(&argc, argv);  // --help ends there
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/measure.hpp"
+#include "bench/usage.hpp"
 
 namespace {
 
@@ -29,10 +30,9 @@ fewbit::Result<void> measure(const char* file, std::span<char*> names) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    fmt::print(stderr, "usage: bench_layers FILE [NAME…]\n");
-    return 2;
-  }
+  const fewbit::bench::Usage usage{
+      .text = "bench_layers FILE [NAME…]", .options = {}, .least_words = 1, .most_words = argc};
+  if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   const auto done = measure(argv[1], std::span(argv + 2, static_cast<std::size_t>(argc - 2)));
   if (!done) fmt::print(stderr, "{}\n", done.error().message());
   return done ? 0 : 1;

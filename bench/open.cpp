@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.hpp"
 #include "fewbit/scheme.hpp"
 
 namespace {
@@ -144,6 +145,11 @@ fewbit::Result<void> measure(const std::filesystem::path& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const fewbit::bench::Usage usage{
+      .text = "bench_open [FOLDER]     writes sparse files into FOLDER (default: a temporary one)",
+      .options = {},
+      .most_words = 1};
+  if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   std::string made = (std::filesystem::temp_directory_path() / "fewbit-open-XXXXXX").string();
   const std::filesystem::path folder = argc > 1 ? argv[1] : ::mkdtemp(made.data());
   std::filesystem::create_directories(folder);

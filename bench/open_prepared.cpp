@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.hpp"
 #include "checkpoint/json.hpp"
 #include "fewbit/prepare.hpp"
 #include "prepared/layer_file.hpp"
@@ -114,6 +115,12 @@ fewbit::Result<void> measure(const std::filesystem::path& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const fewbit::bench::Usage usage{.text =
+                                       "bench_open_prepared [FOLDER]     writes sparse files into "
+                                       "FOLDER (default: a temporary one)",
+                                   .options = {},
+                                   .most_words = 1};
+  if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   std::string made =
       (std::filesystem::temp_directory_path() / "fewbit-open-prepared-XXXXXX").string();
   const std::filesystem::path folder = argc > 1 ? argv[1] : ::mkdtemp(made.data());

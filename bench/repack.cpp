@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/repack_cases.hpp"
+#include "bench/usage.hpp"
 #include "core/aligned_buffer.hpp"
 #include "layout/parallel_ranges.hpp"
 
@@ -140,9 +141,7 @@ Result<Options> parse(int argc, char** argv) {
       options.word = name;
       continue;
     }
-    if (++i == argc) {
-      return Error{ErrorCode::invalid_argument, "no value for " + std::string(name), ""};
-    }
+    ++i;  // has a value: ends_here() has seen to it
     if (name == "--threads") options.threads = std::atoi(argv[i]);
     if (name == "--rounds") options.rounds = std::max(std::atoi(argv[i]), 1);
     if (name == "--isa") {
@@ -156,6 +155,11 @@ Result<Options> parse(int argc, char** argv) {
 }  // namespace fewbit::bench
 
 int main(int argc, char** argv) {
+  const fewbit::bench::Usage usage{
+      .text = "bench_repack [--threads N] [--rounds N] [--isa NAME] [WORD]     layouts with WORD",
+      .options = {"--threads", "--rounds", "--isa"},
+      .most_words = 1};
+  if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   const auto options = fewbit::bench::parse(argc, argv);
   const auto done = options ? fewbit::bench::run(*options) : options.error();
   if (done) return 0;

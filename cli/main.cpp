@@ -10,22 +10,38 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/mapped_file.hpp"
 #include "command.hpp"
 #include "printable.hpp"
 
 namespace fewbit::cli {
 namespace {
 
-// A mapped file that becomes shorter while it is read ends in this signal.
-void report_bus_error(int /*signal*/) {
-  constexpr std::string_view text =
-      "error: a mapped file could not be read any more; was it changed or truncated meanwhile?\n";
+// In a signal handler: nothing but write().
+void say(std::string_view text) {
   static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+}
+
+// A mapped file that becomes shorter while it is read ends in this signal.
+void report_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  const char* path = MappedFile::path_at(info->si_addr);
+  say("error: ");
+  // Bytes that a terminal would act on are shown as "?".
+  for (const char* at = path; at != nullptr && *at != '\0'; ++at) {
+    const auto byte = static_cast<unsigned char>(*at);
+    say(byte < 0x20 || byte > 0x7E ? std::string_view("?") : std::string_view(at, 1));
+  }
+  say(path != nullptr ? ": could not be read any more; was it changed or truncated meanwhile?\n"
+                      : "a mapped file could not be read any more; was it changed or truncated "
+                        "meanwhile?\n");
   _exit(exit_failure);
 }
 
 void prepare_signals() {
-  std::signal(SIGBUS, report_bus_error);
+  struct sigaction action = {};
+  action.sa_sigaction = report_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
   // Writing past a file size limit becomes an ordinary error.
   std::signal(SIGXFSZ, SIG_IGN);
 }

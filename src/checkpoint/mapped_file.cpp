@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -50,13 +53,56 @@ std::span<std::byte> page_range(std::span<const std::byte> bytes, std::uint64_t 
   return {const_cast<std::byte*>(bytes.data()) + first, static_cast<std::size_t>(last - first)};
 }
 
+// Where files are mapped, in memory that a signal handler may read. A slot whose begin is 0 is
+// free.
+struct Mapped {
+  std::atomic<std::uintptr_t> begin = 0;
+  std::atomic<std::uintptr_t> end = 0;
+  std::atomic<const char*> path = nullptr;
+};
+constexpr std::size_t most_noted = 4096;
+std::array<Mapped, most_noted> mapped;
+
+std::uintptr_t address_of(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+
+void note(std::span<const std::byte> bytes, const char* path) {
+  for (Mapped& slot : mapped) {
+    std::uintptr_t free = 0;
+    if (!slot.begin.compare_exchange_strong(free, address_of(bytes.data()))) continue;
+    slot.path = path;
+    slot.end = address_of(bytes.data() + bytes.size());
+    return;
+  }
+}
+
+void forget(std::span<const std::byte> bytes) {
+  for (Mapped& slot : mapped) {
+    if (slot.begin != address_of(bytes.data())) continue;
+    slot.end = 0;
+    slot.path = nullptr;
+    slot.begin = 0;
+    return;
+  }
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
-    : path_(std::move(path)), bytes_(bytes) {}
+    : path_(std::move(path)), bytes_(bytes) {
+  if (!bytes_.empty()) note(bytes_, path_.c_str());
+}
+
+const char* MappedFile::path_at(const void* address) {
+  for (const Mapped& slot : mapped) {
+    if (slot.begin <= address_of(address) && address_of(address) < slot.end) return slot.path;
+  }
+  return nullptr;
+}
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {

@@ -29,6 +29,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
 
+  // The path of the open file that is mapped at this address; nullptr when there is none, or more
+  // are open than are noted (4096). May be called in a signal handler.
+  static const char* path_at(const void* address);
+
   // Drops the whole pages inside [offset, offset + size) from this process's memory; they are read
   // again when touched. Ranges past the end are cut.
   void release(std::uint64_t offset, std::uint64_t size) const;

@@ -112,7 +112,14 @@ Result<void> Journal::begin(const JobIdentity& identity) {
   line.set("job", Json(std::move(job)));
   if (::ftruncate(file_.get(), 0) != 0) return system_error("empty", errno, path_);
   if (::lseek(file_.get(), 0, SEEK_SET) < 0) return system_error("rewind", errno, path_);
-  return write(line.dump() + "\n");
+  const Result<void> written = write(line.dump() + "\n");
+  if (!written) static_cast<void>(::ftruncate(file_.get(), 0) == 0);
+  return written;
+}
+
+bool Journal::is_empty() const {
+  struct stat status = {};
+  return ::fstat(file_.get(), &status) == 0 && status.st_size == 0;
 }
 
 Result<void> Journal::resume() {

@@ -33,7 +33,9 @@ class Journal {
   };
   Result<Content> read() const;
 
-  // Empties it and writes the identity, durably.
+  // Nothing was ever begun.
+  bool is_empty() const;
+  // Empties it and writes the identity, durably; after an error it is empty.
   Result<void> begin(const JobIdentity& identity);
   // Cuts what was not written in full, then appends behind it.
   Result<void> resume();

@@ -59,7 +59,10 @@ class Job {
     const bool complete = is_there(target_);
     if (complete && (!is_there(journal_path_) || is_there(folder_))) return target_exists();
     FEWBIT_TRY(Journal journal, Journal::open(journal_path_));
-    FEWBIT_TRY(begin(journal, complete));
+    if (const auto begun = begin(journal, complete); !begun) {
+      if (journal.is_empty()) static_cast<void>(journal.remove());
+      return begun.error();
+    }
     const auto done = complete ? verify(target_, executor) : write(journal, executor);
     if (!done) {
       if (is_hopeless(done.error())) drop(journal, complete ? target_ : folder_);
@@ -139,7 +142,11 @@ class Job {
     PrepareWork work(
         source_, plan_, options_,
         {.folder = folder_, .files = *std::move(files), .journal = &journal, .done = done_});
-    FEWBIT_TRY(work.run(executor));
+    if (const auto worked = work.run(executor); !worked) {
+      // A source that was cut meanwhile makes reads and writes fail that do not name it.
+      if (worked.error().code != ErrorCode::cancelled) FEWBIT_TRY(check_unchanged(plan_.sources));
+      return worked.error();
+    }
     report_.packing_seconds = seconds_since(start);
     report_.packed_source_bytes = work.done_bytes();
     FEWBIT_TRY(work.close());

@@ -80,7 +80,11 @@ TEST(ForeignPack, ActOrderIsSortedAndMustBeTheSameForGateAndUp) {
   }
   c.expert.up.g_idx = act_order(hidden, 32, 5);
   EXPECT_THAT(error_of("marlin", c),
-              HasSubstr("w13: column 1 is in group 3 of one part and group 5 of another"));
+              HasSubstr("w13: its parts have different act-orders, and the kernels one for both: "
+                        "column 1 is in group 3 of the first and in group 5 of another"));
+  c.expert.gate->g_idx = act_order(hidden / 2, 32, 3);
+  EXPECT_THAT(error_of("marlin", c),
+              HasSubstr("w13: act-order of 512 bytes, expected 1024 for 256 columns"));
 }
 
 TEST(ForeignPack, CpuBlocksHoldCodesScalesZerosAndTheirSums) {

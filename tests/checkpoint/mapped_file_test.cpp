@@ -38,6 +38,21 @@ TEST(MappedFile, HoldsTheContentEvenOfAnEmptyFile) {
   (*empty)->release(0, 10);
 }
 
+TEST(MappedFile, IsFoundByAnAddressInItAsLongAsItIsOpen) {
+  ScratchFolder folder;
+  const auto path = folder.write("full", "some bytes");
+  auto one = MappedFile::open(path);
+  auto two = MappedFile::open(folder.write("other", "more"));
+  ASSERT_TRUE(one && two);
+  const std::byte* address = (*one)->bytes().data();
+  EXPECT_STREQ(MappedFile::path_at(address), path.c_str());
+  EXPECT_STREQ(MappedFile::path_at(address + 9), path.c_str());
+  EXPECT_STREQ(MappedFile::path_at((*two)->bytes().data()), (folder / "other").c_str());
+  (*one).reset();
+  EXPECT_EQ(MappedFile::path_at(address), nullptr);
+  EXPECT_EQ(MappedFile::path_at(nullptr), nullptr);
+}
+
 TEST(MappedFile, OnlyRegularFilesAreOpened) {
   ScratchFolder folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);

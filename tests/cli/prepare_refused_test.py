@@ -6,11 +6,14 @@ usage: prepare_refused_test.py FEWBIT MODEL_DIR   (standard library only)
 import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
 import sys
+import time
 import unittest
 
-from prepare_case import MODEL, Scratch, content, rewrite_header, run, write_model
+from prepare_case import FEWBIT, MODEL, Scratch, content, rewrite_header, run, write_model
 
 
 class BadLuck(Scratch):
@@ -23,6 +26,11 @@ class BadLuck(Scratch):
         self.nothing_left()
         self.expect_error("exists already", args=("prepare", MODEL, "-o", old))
         self.assertEqual(content(old), before)
+
+    def test_a_disk_that_is_full_at_once_leaves_no_empty_journal(self):
+        self.expect_error("out.partial.journal", "File too large", limit=16,
+                          args=("prepare", MODEL, "-o", self.out))
+        self.nothing_left()
 
     def test_too_few_open_files_are_named_and_leave_nothing(self):
         for most in (6, 8, 10):
@@ -68,6 +76,26 @@ class BadSource(Scratch):
     def refused(self, source, *texts):
         self.expect_error(*texts, args=("prepare", source, "-o", self.out))
         self.nothing_left()
+
+    def test_a_source_that_is_cut_meanwhile_is_named(self):
+        for _ in range(3):
+            source = self.folder / "source"
+            write_model(source, layers=2, experts=64)
+            weights = source / "model.safetensors"
+            process = subprocess.Popen([FEWBIT, "prepare", source, "-o", self.out],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            while process.poll() is None and not (self.partial / "prepared").exists():
+                time.sleep(0.001)
+            process.send_signal(signal.SIGSTOP)
+            os.truncate(weights, 1 << 20)
+            process.send_signal(signal.SIGCONT)
+            said = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 1, said)
+            self.assertIn(str(weights), said)
+            self.assertRegex(said, "could not be read any more|has changed while")
+            shutil.rmtree(source)
+            for left in self.folder.glob("out*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def test_a_missing_layer_is_refused_with_the_finding_of_check(self):
         source = self.writable_model()

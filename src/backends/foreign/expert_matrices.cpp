@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/checked.hpp"
 #include "core/convert.hpp"
 
 namespace fewbit::foreign {
@@ -85,11 +86,11 @@ Result<OwnedTensor> rounded(const std::vector<float>& values, DType to, Shape sh
   return out;
 }
 
-// Rows of every part with zeros behind, `from` bytes of `to`.
+// Rows of every part with zeros behind, `from` bytes of `to`, which hold that many elements.
 Result<OwnedTensor> padded_rows(const Stack& stack, DType dtype, std::int64_t rows, std::int64_t to,
-                                const Tensor QuantizedTensor::*part_bytes) {
+                                std::int64_t elements, const Tensor QuantizedTensor::*part_bytes) {
   FEWBIT_TRY(OwnedTensor out,
-             allocate_tensor(dtype, {1, rows * static_cast<std::int64_t>(stack.parts.size()), to}));
+             allocate_tensor(dtype, {1, rows * std::ssize(stack.parts), elements}));
   std::int64_t at = 0;
   for (const QuantizedTensor* part : stack.parts) {
     const auto bytes = (part->*part_bytes).view.bytes;
@@ -101,6 +102,16 @@ Result<OwnedTensor> padded_rows(const Stack& stack, DType dtype, std::int64_t ro
     at += rows;
   }
   return out;
+}
+
+Result<void> check_order_bytes(const QuantizedTensor& part, const Stack& stack) {
+  const std::size_t bytes = part.g_idx.view.bytes.size();
+  const auto expected = static_cast<std::size_t>(stack.columns()) * 4;
+  if (bytes == 0 || bytes == expected) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("act-order of {} bytes, expected {} for {} columns", bytes, expected,
+                           stack.columns()),
+               stack.name};
 }
 
 }  // namespace
@@ -228,6 +239,10 @@ Result<OwnedTensor> scales_by_group(const Stack& stack, DType to) {
 }
 
 Result<OwnedTensor> bias_of(const Stack& stack, DType to) {
+  return bias_of(stack, to, stack.parts.front()->n);
+}
+
+Result<OwnedTensor> bias_of(const Stack& stack, DType to, std::int64_t part_rows) {
   std::vector<float> all;
   for (std::size_t i = 0; i < stack.parts.size(); ++i) {
     const auto& bias = *stack.biases[i];
@@ -237,11 +252,13 @@ Result<OwnedTensor> bias_of(const Stack& stack, DType to) {
                    stack.name};
     }
     all.insert(all.end(), bias.begin(), bias.end());
+    all.resize((i + 1) * static_cast<std::size_t>(part_rows));
   }
-  return rounded(all, to, {1, stack.rows()}, stack.name + " bias");
+  return rounded(all, to, {1, std::ssize(all)}, stack.name + " bias");
 }
 
 Result<OwnedTensor> group_index(const Stack& stack) {
+  for (const QuantizedTensor* part : stack.parts) FEWBIT_TRY(check_order_bytes(*part, stack));
   FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns()}));
   const QuantizedTensor& first = *stack.parts.front();
   for (std::int64_t k = 0; k < stack.columns(); ++k) {
@@ -249,8 +266,8 @@ Result<OwnedTensor> group_index(const Stack& stack) {
     for (const QuantizedTensor* part : stack.parts) {
       if (group_of_column(*part, k) == group) continue;
       return Error{ErrorCode::invalid_argument,
-                   fmt::format("column {} is in group {} of one part and group {} of another, "
-                               "expected one act-order for all parts",
+                   fmt::format("its parts have different act-orders, and the kernels one for both: "
+                               "column {} is in group {} of the first and in group {} of another",
                                k, group, group_of_column(*part, k)),
                    stack.name};
     }
@@ -260,12 +277,43 @@ Result<OwnedTensor> group_index(const Stack& stack) {
 }
 
 Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded) {
-  return padded_rows(stack, DType::u8, padded.rows, padded.columns / 2, &QuantizedTensor::codes);
+  const std::int64_t bytes = padded.columns / 2;
+  return padded_rows(stack, DType::u8, padded.rows, bytes, bytes, &QuantizedTensor::codes);
 }
 
 Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded) {
-  return padded_rows(stack, stack.scheme().scale->dtype, padded.rows,
-                     padded.columns / stack.group(), &QuantizedTensor::scales);
+  const std::int64_t groups = padded.columns / stack.group();
+  return padded_rows(stack, stack.scheme().scale->dtype, padded.rows, groups, groups,
+                     &QuantizedTensor::scales);
+}
+
+Result<OwnedTensor> element_rows(const Stack& stack) {
+  const DType dtype = stack.scheme().weight;
+  return padded_rows(stack, dtype, stack.parts.front()->n, stack.columns() * dtype_bits(dtype) / 8,
+                     stack.columns(), &QuantizedTensor::codes);
+}
+
+Result<OwnedTensor> fp8_scales(const Stack& stack) {
+  constexpr std::int64_t block = 128;
+  const Granularity grid = stack.scheme().scale->granularity;
+  std::vector<float> all;
+  for (const QuantizedTensor* part : stack.parts) {
+    if (grid.rows > 1 && stack.parts.size() > 1 && part->n % block != 0) {
+      return Error{
+          ErrorCode::unsupported,
+          fmt::format("blocks of {} rows in {} rows of gate and of up, expected a multiple", block,
+                      part->n),
+          stack.name};
+    }
+    FEWBIT_TRY(std::vector<float> values, scales_f32(*part));
+    for (float& value : values) value *= part->global_scale;
+    if (grid.rows == 0) values.assign(static_cast<std::size_t>(part->n), values.front());
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  const std::int64_t columns = grid.rows > 1 ? ceil_div(stack.columns(), block) : 1;
+  Shape shape = {1, std::ssize(all) / columns};
+  if (grid.rows > 1) shape.push_back(columns);
+  return rounded(all, DType::f32, std::move(shape), stack.name + " scales");
 }
 
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,

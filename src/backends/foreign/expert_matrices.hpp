@@ -60,6 +60,8 @@ Result<void> check_middle_zero(const Stack& stack);
 Result<OwnedTensor> scales_by_group(const Stack& stack, DType to);  // [1, groups, n]
 Result<OwnedTensor> scales_by_row(const Stack& stack, DType to);    // [1, n, groups]
 Result<OwnedTensor> bias_of(const Stack& stack, DType to);          // [1, n]
+// The same with zeros behind each part, which then has that many values.
+Result<OwnedTensor> bias_of(const Stack& stack, DType to, std::int64_t part_rows);
 // i32 [1, k]; error invalid_argument: the parts differ.
 Result<OwnedTensor> group_index(const Stack& stack);
 
@@ -67,6 +69,11 @@ Result<OwnedTensor> group_index(const Stack& stack);
 // scales [1, parts * rows, columns / group].
 Result<OwnedTensor> code_bytes(const Stack& stack, Padding padded);
 Result<OwnedTensor> scale_bytes(const Stack& stack, Padding padded);
+// Elements of whole bytes as they are, [1, n, k] of the scheme's type.
+Result<OwnedTensor> element_rows(const Stack& stack);
+// f32, times the global scale of each part: [1, n] of scales a tensor or a row, [1, n/128, k/128]
+// of blocks. Error unsupported: a part whose blocks end within the next part's.
+Result<OwnedTensor> fp8_scales(const Stack& stack);
 
 // Copies into the expert's share of a planned buffer. Error invalid_argument: its size is another.
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,

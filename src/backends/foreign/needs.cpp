@@ -96,7 +96,8 @@ void check_weight(Examination& x, const char* which, const Scheme& scheme) {
   std::vector<std::string> all;
   std::vector<std::string> capabilities;
   for (const WeightRule& rule : x.rules.weights) {
-    all.push_back(weight_rule_text(rule));
+    std::string text = weight_rule_text(rule);
+    if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
     if (!rule.weights.contains(weight) || !rule.activations.contains(activation)) continue;
     if (!x.on_gpu() || rule.capability.contains(x.device.compute_capability)) return;
     capabilities.push_back(range_text(rule.capability));
