@@ -86,6 +86,11 @@ struct Backend {
   // Error: why nothing can be prepared of a layer that it can run, decided before anything is
   // written; plan_moe gives the same. No function: all can be.
   Result<void> (*check_prepare)(const MoeProblem&) = nullptr;
+  // Takes one expert's shares apart as far as the layout loses nothing, and compares them with the
+  // weights that they were packed from. Error inconsistent: where they differ. For layouts without
+  // unpack_expert; no function: nothing of them can be had back.
+  Result<void> (*undo_expert)(const MoeProblem&, const MoePlan&, const ExpertWeights&,
+                              ConstExpertSpans from) = nullptr;
 
   std::string why_unprepared(const MoeProblem& problem) const {
     if (check_prepare == nullptr) return "";

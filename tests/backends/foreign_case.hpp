@@ -122,6 +122,93 @@ inline Case nvfp4_case(std::int64_t intermediate, float gate_global) {
   return c;
 }
 
+inline void set_biases(Case& c) {
+  const auto values = [](std::int64_t n, float first) {
+    std::vector<float> bias(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = first + static_cast<float>(i % 64) / 8;
+    return bias;
+  };
+  c.problem.biases = true;
+  c.expert.gate_bias = values(c.problem.intermediate_size, 1);
+  c.expert.up_bias = values(c.problem.intermediate_size, -16);
+  c.expert.down_bias = values(c.problem.hidden_size, 32);
+}
+
+// Powers of two as scales, from 2^-27 to 2^4.
+inline QuantizedTensor mxfp4_matrix(std::int64_t n, std::int64_t k, const Scheme& scheme,
+                                    std::mt19937& random) {
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme = scheme;
+  tensor.codes = owned(DType::f4_e2m1, {n, k}, random_bytes(n * k / 2, random));
+  auto scales = random_bytes(n * k / 32, random);
+  for (auto& scale : scales) scale = static_cast<std::uint8_t>(100U + scale % 32U);
+  tensor.scales = owned(DType::f8_e8m0, {n, k / 32}, scales);
+  return tensor;
+}
+
+// f32 scales that no 16-bit type holds; codes without NaN.
+inline QuantizedTensor fp8_matrix(std::int64_t n, std::int64_t k, const Scheme& scheme,
+                                  std::mt19937& random) {
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme = scheme;
+  auto codes = random_bytes(n * k, random);
+  for (auto& code : codes) code &= 0xF7U;
+  tensor.codes = owned(DType::f8_e4m3, {n, k}, codes);
+  const Granularity grid = scheme.scale->granularity;
+  const auto groups = [](std::int64_t size, std::int64_t group) {
+    return group == 0 ? 1 : (size + group - 1) / group;
+  };
+  const Shape shape = {groups(n, grid.rows), groups(k, grid.cols)};
+  std::vector<std::uint8_t> bytes;
+  for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    const float scale = std::ldexp(1.0F + static_cast<float>(random() % 65536) / 65536.0F, -9);
+    std::uint8_t raw[4];
+    std::memcpy(raw, &scale, 4);
+    bytes.insert(bytes.end(), raw, raw + 4);
+  }
+  tensor.scales = owned(DType::f32, shape, bytes);
+  return tensor;
+}
+
+inline QuantizedTensor plain_matrix(std::int64_t n, std::int64_t k, const Scheme& scheme,
+                                    std::mt19937& random) {
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme = scheme;
+  tensor.codes = owned(scheme.weight, {n, k}, random_bytes(n * k * 2, random));
+  return tensor;
+}
+
+// A named float scheme with random weights; NVFP4's three global scales are one.
+inline Case float_case(const char* scheme, std::int64_t intermediate,
+                       std::int64_t columns = hidden) {
+  std::mt19937 random(11);
+  Case c;
+  c.problem.hidden_size = columns;
+  c.problem.intermediate_size = intermediate;
+  c.problem.num_experts = 1;
+  c.problem.gate_up = scheme_from_name(scheme).value();
+  c.problem.down = c.problem.gate_up;
+  const auto matrix = [&](std::int64_t n, std::int64_t k) {
+    const Scheme& of = c.problem.gate_up;
+    if (!of.scale) return plain_matrix(n, k, of, random);
+    if (of.weight == DType::f8_e4m3) return fp8_matrix(n, k, of, random);
+    if (of.scale->dtype == DType::f8_e8m0) return mxfp4_matrix(n, k, of, random);
+    QuantizedTensor tensor = nvfp4_matrix(n, k, 0.25F, random);
+    tensor.scheme = of;
+    return tensor;
+  };
+  c.expert.gate = matrix(intermediate, columns);
+  c.expert.up = matrix(intermediate, columns);
+  c.expert.down = matrix(columns, intermediate);
+  return c;
+}
+
 // One expert's buffers, filled with 0xFF before.
 struct Packed {
   MoePlan plan;
@@ -156,6 +243,15 @@ inline Result<Packed> pack(const char* backend, const Case& c) {
   for (auto& share : packed.shares) spans.emplace_back(share);
   FEWBIT_TRY(row.pack_expert(c.problem, packed.plan, c.expert, spans));
   return packed;
+}
+
+// What taking the shares apart again finds.
+inline std::string undone(const char* backend, const Case& c, const Packed& packed) {
+  const Backend& row = *find_backend(backend);
+  EXPECT_NE(row.undo_expert, nullptr) << backend;
+  std::vector<std::span<const std::byte>> spans(packed.shares.begin(), packed.shares.end());
+  const auto result = row.undo_expert(c.problem, packed.plan, c.expert, spans);
+  return result ? "the same" : result.error().message();
 }
 
 inline std::string error_of(const char* backend, const Case& c) {

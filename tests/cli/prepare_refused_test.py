@@ -193,7 +193,7 @@ class OtherEngines(Scratch):
                           args=("prepare", source, "-o", self.out, "--backend", "humming",
                                 "--device", "sm_90"))
         self.nothing_left()
-        self.assertIn("described, not preparable: its engine reads",
+        self.assertIn("described, not preparable: " + reason,
                       run("explain", source, *self.ON, "--backend", "humming").stdout)
 
     def test_kernels_for_batched_tokens_are_prepared_for_their_exchange(self):

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/b12x_preparation.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -27,6 +28,10 @@ constexpr Rules rules{
     .shapes = shapes,
 };
 
+// Called directly, the kernels are given sizes that they can take.
+constexpr PackedFp4Form packed{.kinds = {WeightKind::nvfp4, WeightKind::mxfp4},
+                               .expected = "NVFP4 or MXFP4"};
+
 }  // namespace
 }  // namespace foreign
 
@@ -34,7 +39,8 @@ const Backend api_b12x_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "b12x",
     .summary = "b12x NVFP4 and MXFP4, called directly",
-    .layout = "b12x_packed",
+    .layout = "b12x_packed, swizzle_128x4",
+    .preparation = foreign::b12x::preparation<foreign::packed>,
 });
 
 }  // namespace fewbit

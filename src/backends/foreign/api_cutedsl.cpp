@@ -23,7 +23,8 @@ const Backend api_cutedsl_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "cutedsl_nvfp4",
     .summary = "CuTe DSL NVFP4, called directly",
-    .layout = "swizzle_128x4",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_swizzled.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -28,6 +29,9 @@ constexpr Rules rules{
     .shapes = shapes,
 };
 
+constexpr SwizzledForm form{
+    .kinds = {WeightKind::plain}, .expected = "16 bits", .undescribed = {WeightKind::mxfp4}};
+
 }  // namespace
 }  // namespace foreign
 
@@ -35,7 +39,8 @@ const Backend api_cutlass_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "cutlass",
     .summary = "CUTLASS grouped products, called directly",
-    .layout = "swizzle_128x4",
+    .layout = "row_major",
+    .preparation = foreign::swizzled_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_trtllm_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -34,6 +35,10 @@ constexpr Rules rules{
     .shapes = shapes,
 };
 
+// Called directly, the kernels are given sizes that they can take.
+constexpr TrtllmFp4Form form{.kinds = {WeightKind::nvfp4, WeightKind::mxfp4},
+                             .expected = "NVFP4 or MXFP4"};
+
 }  // namespace
 }  // namespace foreign
 
@@ -42,6 +47,7 @@ const Backend api_trtllm_fp4_backend = foreign::backend<foreign::rules>({
     .name = "trtllm_fp4",
     .summary = "TensorRT-LLM NVFP4 and MXFP4, called directly",
     .layout = "trtllm_fp4",
+    .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/b12x_preparation.hpp"
 #include "backends/foreign/nvfp4_rules.hpp"
-#include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -20,6 +20,9 @@ constexpr Rules rules = [] {
   return all;
 }();
 
+constexpr PackedFp4Form packed{
+    .kinds = {WeightKind::nvfp4}, .expected = "NVFP4", .padding = PackedPadding::blocks};
+
 }  // namespace
 }  // namespace foreign
 
@@ -27,10 +30,9 @@ const Backend b12x_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_b12x",
     .summary = "b12x NVFP4 of FlashInfer",
-    .layout = "b12x_packed",
+    .layout = "b12x_packed, swizzle_128x4",
     .only_forced = "by explicit choice only",
-    .preparation = {foreign::plan_b12x_experts, foreign::pack_packed_nvfp4_expert,
-                    foreign::check_b12x},
+    .preparation = foreign::b12x::preparation<foreign::packed>,
 });
 
 }  // namespace fewbit

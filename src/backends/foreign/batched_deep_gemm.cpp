@@ -18,6 +18,8 @@ const Backend batched_deep_gemm_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_batched_deep_gemm",
     .summary = "DeepGEMM, FP8 blocks, tokens batched by expert",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/marlin_preparation.hpp"
 #include "backends/foreign/marlin_rules.hpp"
-#include "backends/foreign/pack_marlin.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -17,8 +17,7 @@ const Backend batched_marlin_backend = foreign::backend<foreign::rules>({
     .name = "batched_marlin",
     .summary = "Marlin, tokens batched by expert",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
-                    foreign::check_marlin},
+    .preparation = foreign::marlin::preparation<foreign::marlin::vllm_padding>,
 });
 
 }  // namespace fewbit

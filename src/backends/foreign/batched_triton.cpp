@@ -22,6 +22,7 @@ const Backend batched_triton_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_batched_triton",
     .summary = "Triton, 16-bit and FP8, tokens batched by expert",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit

@@ -28,6 +28,8 @@ const Backend cpu_mxfp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_cpu_mxfp4",
     .summary = "vLLM on AMX, MXFP4",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

@@ -19,7 +19,8 @@ const Backend cutedsl_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_cutedsl",
     .summary = "CuTe DSL NVFP4 of FlashInfer, W4A4",
-    .layout = "swizzle_128x4",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

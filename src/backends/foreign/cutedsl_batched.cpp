@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/nvfp4_rules.hpp"
+#include "backends/foreign/pack_swizzled.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -17,6 +18,9 @@ constexpr Rules rules = [] {
   return all;
 }();
 
+constexpr SwizzledForm form{
+    .kinds = {WeightKind::nvfp4}, .expected = "NVFP4", .first = FirstPart::gate};
+
 }  // namespace
 }  // namespace foreign
 
@@ -24,7 +28,8 @@ const Backend cutedsl_batched_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_cutedsl_batched",
     .summary = "CuTe DSL NVFP4 of FlashInfer, tokens batched by expert",
-    .layout = "swizzle_128x4",
+    .layout = "row_major, swizzle_128x4",
+    .preparation = foreign::swizzled_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

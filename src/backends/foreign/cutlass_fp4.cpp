@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/nvfp4_rules.hpp"
+#include "backends/foreign/pack_swizzled.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -15,6 +16,9 @@ constexpr Rules rules = [] {
   return all;
 }();
 
+constexpr SwizzledForm form{
+    .kinds = {WeightKind::nvfp4}, .expected = "NVFP4", .first = FirstPart::gate};
+
 }  // namespace
 }  // namespace foreign
 
@@ -22,7 +26,8 @@ const Backend cutlass_fp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_cutlass_fp4",
     .summary = "CUTLASS NVFP4 of vLLM, W4A4",
-    .layout = "swizzle_128x4",
+    .layout = "row_major, swizzle_128x4",
+    .preparation = foreign::swizzled_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

@@ -27,7 +27,9 @@ const Backend cutlass_fp8_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_cutlass_fp8",
     .summary = "CUTLASS grouped products of vLLM, FP8",
+    .layout = foreign::unknown_layout,
     .only_forced = "the caller must allow it",
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

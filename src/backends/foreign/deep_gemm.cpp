@@ -21,6 +21,8 @@ const Backend deep_gemm_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_deep_gemm",
     .summary = "DeepGEMM, FP8 blocks",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

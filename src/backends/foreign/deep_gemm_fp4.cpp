@@ -25,6 +25,8 @@ const Backend deep_gemm_fp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_deep_gemm_fp4",
     .summary = "DeepGEMM, MXFP4 with FP8 activations",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_swizzled.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -37,6 +38,11 @@ constexpr Rules rules{
     .shapes = shapes,
 };
 
+constexpr SwizzledForm form{.kinds = {WeightKind::plain, WeightKind::nvfp4, WeightKind::mxfp4},
+                            .expected = "16 bits, NVFP4 or MXFP4",
+                            .undescribed = {WeightKind::fp8_tensor, WeightKind::fp8_block},
+                            .mx_activations = {ActivationKind::mxfp8}};
+
 }  // namespace
 }  // namespace foreign
 
@@ -44,7 +50,8 @@ const Backend flashinfer_cutlass_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_cutlass",
     .summary = "CUTLASS grouped products of FlashInfer",
-    .layout = "swizzle_128x4",
+    .layout = "row_major, swizzle_128x4",
+    .preparation = foreign::swizzled_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

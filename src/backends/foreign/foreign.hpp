@@ -48,6 +48,9 @@ namespace foreign {
 
 // The kernel reads tensors much as the checkpoint has them: there is nothing to prepare.
 inline constexpr const char* as_stored = "as stored";
+// It is in none of the sources, or inside a package.
+inline constexpr const char* unknown_layout = "not described";
+inline constexpr const char* hidden_layout = "not public";
 
 }  // namespace foreign
 }  // namespace fewbit

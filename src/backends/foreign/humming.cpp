@@ -24,6 +24,8 @@ const Backend humming_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "humming",
     .summary = "Humming; its layout is inside its package",
+    .layout = foreign::hidden_layout,
+    .preparation = foreign::nothing<foreign::not_public>,
 });
 
 }  // namespace fewbit

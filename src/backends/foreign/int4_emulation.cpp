@@ -25,6 +25,7 @@ const Backend int4_emulation_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_emulation_int4",
     .summary = "decodes 4-bit integers to bf16",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit

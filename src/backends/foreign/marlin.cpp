@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/marlin_preparation.hpp"
 #include "backends/foreign/marlin_rules.hpp"
-#include "backends/foreign/pack_marlin.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -19,8 +19,7 @@ const Backend marlin_backend = foreign::backend<foreign::rules>({
     .name = "marlin",
     .summary = "Marlin, tokens in order",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
-                    foreign::check_marlin},
+    .preparation = foreign::marlin::preparation<foreign::marlin::vllm_padding>,
 });
 
 }  // namespace fewbit

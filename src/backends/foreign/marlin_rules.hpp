@@ -32,6 +32,7 @@ inline constexpr Divisor shapes[] = {
     {Size::hidden, 64, unpadded},
     {Size::intermediate, 64, unpadded, GroupUse::ignored, When::hidden_128},
     {Size::intermediate, 128, unpadded, GroupUse::ignored, When::not_hidden_128},
+    {Size::hidden, 128, {WeightKind::fp8_block}},
     {Size::intermediate, 128, {WeightKind::fp8_block}},
 };
 

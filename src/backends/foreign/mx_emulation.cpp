@@ -26,6 +26,7 @@ const Backend mx_emulation_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_emulation_mx",
     .summary = "decodes MXFP4 to 16 bits",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit

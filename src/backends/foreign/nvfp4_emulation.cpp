@@ -22,6 +22,7 @@ const Backend nvfp4_emulation_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_emulation_nvfp4",
     .summary = "decodes NVFP4 to 16 bits, activations rounded to NVFP4",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit

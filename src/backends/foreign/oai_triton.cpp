@@ -31,13 +31,17 @@ const Backend oai_triton_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_oai_triton",
     .summary = "Triton kernels of gpt-oss, MXFP4",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 const Backend oai_triton_unfused_backend = foreign::backend<foreign::unfused_rules>({
     .engine = Engine::vllm,
     .name = "vllm_oai_triton_unfused",
     .summary = "the same, the function computed apart",
+    .layout = foreign::unknown_layout,
     .only_forced = "moe_backend triton_unfused",
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

@@ -6,16 +6,11 @@
 #include <optional>
 
 #include "backends/foreign/expert_matrices.hpp"
-#include "backends/foreign/pack_fp4.hpp"
 #include "backends/foreign/rules.hpp"
 #include "layout/prepare_marlin.hpp"
 
 namespace fewbit::foreign {
 namespace {
-
-bool is_nvfp4(const MoeProblem& problem) {
-  return weight_kind(problem.gate_up) == WeightKind::nvfp4;
-}
 
 struct Job {
   int bits = 4;
@@ -27,10 +22,10 @@ struct Job {
 Result<Job> job_of(const MoeProblem& problem) {
   for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
     if (integers.contains(weight_kind(*scheme))) continue;
-    return Error{
-        ErrorCode::unsupported,
-        "the Marlin layout of " + scheme_text(*scheme) + ", expected NVFP4 or 4 or 8-bit integers",
-        problem.where};
+    return Error{ErrorCode::unsupported,
+                 "the Marlin layout of " + scheme_text(*scheme) +
+                     ", expected 4 or 8-bit integers, NVFP4, MXFP4 or FP8",
+                 problem.where};
   }
   const Granularity in = problem.gate_up.scale->granularity;
   const Granularity out = problem.down.scale->granularity;
@@ -144,13 +139,11 @@ Result<void> put_result(const MoePlan& plan, ExpertSpans to, const std::string& 
 }  // namespace
 
 Result<void> check_marlin(const MoeProblem& problem) {
-  if (is_nvfp4(problem)) return check_nvfp4(problem);
   const Result<Job> job = job_of(problem);
   return job ? Result<void>() : job.error();
 }
 
 Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeights& first) {
-  if (is_nvfp4(problem)) return plan_packed_nvfp4_experts(problem, first);
   FEWBIT_TRY(const Job job, job_of(problem));
   MoePlan plan;
   plan.experts = problem.num_experts;
@@ -164,7 +157,6 @@ Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeigh
 
 Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
                                 const ExpertWeights& expert, ExpertSpans to) {
-  if (is_nvfp4(problem)) return pack_packed_nvfp4_expert(problem, plan, expert, to);
   FEWBIT_TRY(const Job job, job_of(problem));
   FEWBIT_TRY(const Source w13, source_of(problem, w13_stack(expert)));
   FEWBIT_TRY(const Source w2, source_of(problem, w2_stack(expert)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts as Marlin kernels read them: integers as tiles, scales in the kernels' order, zero
-// points, biases, act-order; NVFP4 as pack_fp4.hpp has it. Other weights are refused: unsupported.
+// Experts of integers as Marlin kernels read them: tiles, scales in the kernels' order, zero
+// points, biases, act-order.
 #pragma once
 
 #include "select/backend.hpp"

@@ -8,11 +8,12 @@
 
 namespace fewbit::foreign {
 
-// How its layout is written, where there is one.
+// How its layout is written and taken apart.
 struct Preparation {
   decltype(Backend::plan_moe) plan = nullptr;
   decltype(Backend::pack_expert) pack = nullptr;
   decltype(Backend::check_prepare) check = nullptr;
+  decltype(Backend::undo_expert) undo = nullptr;
 };
 
 struct Identity {
@@ -21,14 +22,33 @@ struct Identity {
   const char* summary = "";
   const char* layout = as_stored;
   const char* only_forced = "";
-  Preparation preparation = {};
+  Preparation preparation;
 };
 
-// Errors unsupported: there is nothing to prepare; another engine runs it.
-Result<void> refuse_to_prepare(const MoeProblem& problem);
-Result<MoePlan> refuse_to_plan(const MoeProblem& problem, const ExpertWeights& first);
-Result<void> refuse_to_pack(const MoeProblem& problem, const MoePlan& plan,
-                            const ExpertWeights& expert, ExpertSpans to);
+// Nothing is prepared, and why: unsupported.
+template <const char* why>
+inline constexpr Preparation nothing{
+    .plan = [](const MoeProblem& problem, const ExpertWeights&) -> Result<MoePlan> {
+      return Error{ErrorCode::unsupported, why, problem.where};
+    },
+    .pack = [](const MoeProblem& problem, const MoePlan&, const ExpertWeights&,
+               ExpertSpans) -> Result<void> {
+      return Error{ErrorCode::unsupported, why, problem.where};
+    },
+    .check = [](const MoeProblem& problem) -> Result<void> {
+      return Error{ErrorCode::unsupported, why, problem.where};
+    },
+};
+inline constexpr char reads_rows[] =
+    "nothing is prepared for it: its kernels read codes and scales in the rows that a checkpoint "
+    "has";
+inline constexpr char not_public[] =
+    "nothing is prepared for it: how its kernels want weights arranged is not public";
+inline constexpr char not_described[] =
+    "nothing is prepared for it: how its kernels want these weights arranged is in none of the "
+    "sources that fewbit follows (docs/backends.md)";
+
+// Error unsupported: another engine runs it.
 Result<std::unique_ptr<PreparedLinear>> refuse_to_run(const LinearProblem& problem,
                                                       const QuantizedTensor& weight,
                                                       const DeviceInfo& device, Executor& executor);
@@ -45,9 +65,8 @@ constexpr Backend backend(const Identity& identity) {
       .moe_refusals = [](const MoeProblem& problem,
                          const DeviceInfo& device) { return unmet_needs(rules, problem, device); },
       .linear_refusals = refuse_linear,
-      .plan_moe = identity.preparation.plan != nullptr ? identity.preparation.plan : refuse_to_plan,
-      .pack_expert =
-          identity.preparation.pack != nullptr ? identity.preparation.pack : refuse_to_pack,
+      .plan_moe = identity.preparation.plan,
+      .pack_expert = identity.preparation.pack,
       .open_moe = nullptr,
       .unpack_expert = nullptr,
       .prepare_linear = refuse_to_run,
@@ -55,8 +74,8 @@ constexpr Backend backend(const Identity& identity) {
       .engine = identity.engine,
       .only_forced = identity.only_forced,
       .arithmetic = rules.arithmetic,
-      .check_prepare =
-          identity.preparation.check != nullptr ? identity.preparation.check : refuse_to_prepare,
+      .check_prepare = identity.preparation.check,
+      .undo_expert = identity.preparation.undo,
   };
 }
 

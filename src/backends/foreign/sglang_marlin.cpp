@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/foreign/pack_marlin.hpp"
+#include "backends/foreign/marlin_preparation.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -41,8 +41,7 @@ const Backend sglang_marlin_backend = foreign::backend<foreign::rules>({
     .name = "sglang_marlin",
     .summary = "Marlin of SGLang",
     .layout = "marlin",
-    .preparation = {foreign::plan_marlin_experts, foreign::pack_marlin_expert,
-                    foreign::check_marlin},
+    .preparation = foreign::marlin::preparation<foreign::marlin::no_padding>,
 });
 
 }  // namespace fewbit

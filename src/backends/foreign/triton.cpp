@@ -27,6 +27,7 @@ const Backend triton_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_triton",
     .summary = "Triton, 16-bit and FP8",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit

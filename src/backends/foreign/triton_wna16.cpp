@@ -29,6 +29,8 @@ const Backend triton_wna16_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_triton_wna16",
     .summary = "Triton, 4 and 8-bit integers",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

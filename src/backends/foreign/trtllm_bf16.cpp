@@ -31,6 +31,8 @@ const Backend trtllm_bf16_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_trtllm_bf16",
     .summary = "TensorRT-LLM bf16 of FlashInfer",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

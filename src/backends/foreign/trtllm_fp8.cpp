@@ -48,6 +48,8 @@ const Backend trtllm_fp8_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_trtllm_fp8",
     .summary = "TensorRT-LLM FP8 of FlashInfer",
+    .layout = foreign::unknown_layout,
+    .preparation = foreign::nothing<foreign::not_described>,
 });
 
 }  // namespace fewbit

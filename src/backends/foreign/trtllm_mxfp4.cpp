@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/foreign/pack_trtllm_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -22,6 +23,12 @@ constexpr Rules rules{
     .shapes = shapes,
 };
 
+constexpr TrtllmFp4Form form{.kinds = {WeightKind::mxfp4},
+                             .expected = "MXFP4",
+                             .hidden = 256,
+                             .intermediate = 128,
+                             .ungated_intermediate = 128};
+
 }  // namespace
 }  // namespace foreign
 
@@ -30,6 +37,7 @@ const Backend trtllm_mxfp4_backend = foreign::backend<foreign::rules>({
     .name = "flashinfer_trtllm_mxfp4",
     .summary = "TensorRT-LLM MXFP4 of FlashInfer",
     .layout = "trtllm_fp4",
+    .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/nvfp4_rules.hpp"
-#include "backends/foreign/pack_fp4.hpp"
+#include "backends/foreign/pack_trtllm_fp4.hpp"
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -18,6 +18,12 @@ constexpr FunctionRule functions[] = {{Activation::silu},
 // padded.
 constexpr Rules rules = nvfp4::rules_for(capabilities, functions, nvfp4::whole_groups);
 
+constexpr TrtllmFp4Form form{.kinds = {WeightKind::nvfp4},
+                             .expected = "NVFP4",
+                             .hidden = 256,
+                             .intermediate = 64,
+                             .ungated_intermediate = 128};
+
 }  // namespace
 }  // namespace foreign
 
@@ -26,8 +32,7 @@ const Backend trtllm_nvfp4_backend = foreign::backend<foreign::rules>({
     .name = "flashinfer_trtllm_nvfp4",
     .summary = "TensorRT-LLM NVFP4 of FlashInfer, W4A4",
     .layout = "trtllm_fp4",
-    .preparation = {foreign::plan_trtllm_nvfp4_experts, foreign::pack_trtllm_nvfp4_expert,
-                    foreign::check_nvfp4},
+    .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 
 }  // namespace fewbit

@@ -30,6 +30,7 @@ const Backend xpu_mxfp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "xpu_mxfp4",
     .summary = "vLLM on XPU, MXFP4",
+    .preparation = foreign::nothing<foreign::reads_rows>,
 });
 
 }  // namespace fewbit
