@@ -103,6 +103,7 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
       make_nvfp4(n, k, std::move(parts.codes), std::move(parts.scales), global);
   if (!made) return Error{made.error().code, made.error().what, module.name};
   made->scheme.producer = module.scheme.producer;
+  made->scheme.activation = module.scheme.activation;
   made->scheme.pre_quant_scale = module.scheme.pre_quant_scale;
   FEWBIT_TRY(made->pre_quant_scale, read_pre_quant_scale(checkpoint, module, fused_expert));
   return made;

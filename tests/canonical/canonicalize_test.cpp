@@ -48,6 +48,17 @@ TEST(CanonicalizeNvfp4, TheGlobalScaleMultiplies) {
   }
 }
 
+// Kernels of other engines are chosen by it.
+TEST(CanonicalizeNvfp4, TheActivationsThatAreAskedForStayAskedFor) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  const std::string module = "model.layers.0.mlp.experts.1.down_proj";
+  EXPECT_EQ(canonical(small.open(), module)->scheme.activation, std::nullopt);
+  small.add_f32(module + ".input_scale", {}, {1.0F});
+  const auto tensor = canonical(small.open(), module);
+  ASSERT_TRUE(tensor) << tensor.error().message();
+  EXPECT_EQ(tensor->scheme.activation, DType::f4_e2m1);
+}
+
 TEST(CanonicalizeNvfp4, MapsAndNeverCopies) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   const Checkpoint checkpoint = small.open();

@@ -85,11 +85,59 @@ def write_safetensors(path, tensors):
             out.write(data)
 
 
-def write_model(folder, layers=3, experts=24, hidden=512, inner=512, global_scale=random.Random.random):
-    """A random NVFP4 model, large enough that preparing it takes a moment."""
+def nvfp4_matrix(rng, n, k, global_scale):
+    return {"weight": ("U8", [n, k // 2], rng.randbytes(n * k // 2)),
+            "weight_scale": ("F8_E4M3", [n, k // 16],
+                             bytes(0x20 + b % 64 for b in rng.randbytes(n * k // 16))),
+            "weight_scale_2": ("F32", [], struct.pack("<f", global_scale(rng)))}
+
+
+def nvfp4_w4a4_matrix(rng, n, k, _):
+    one_global = nvfp4_matrix(rng, n, k, lambda _: 0.25)
+    return one_global | {"input_scale": ("F32", [], struct.pack("<f", 0.5))}
+
+
+def mxfp4_matrix(rng, n, k, _):
+    return {"weight": ("I8", [n, k // 2], rng.randbytes(n * k // 2)),
+            "scale": ("F8_E8M0", [n, k // 32],
+                      bytes(100 + b % 30 for b in rng.randbytes(n * k // 32)))}
+
+
+def fp8_matrix(rng, n, k, _):
+    grid = [-(-n // 128), -(-k // 128)]
+    return {"weight": ("F8_E4M3", [n, k], bytes(b & 0xF7 for b in rng.randbytes(n * k))),
+            "weight_scale_inv": ("F32", grid, b"".join(
+                struct.pack("<f", rng.uniform(0.001, 0.002)) for _ in range(grid[0] * grid[1])))}
+
+
+def plain_matrix(rng, n, k, _):
+    some = bf16(rng.uniform(-1, 1) for _ in range(509))
+    return {"weight": ("BF16", [n, k], (some * (n * k * 2 // len(some) + 1))[:n * k * 2])}
+
+
+# Matrix, and what the config says of it.
+FORMS = {
+    "nvfp4": (nvfp4_matrix, {}),
+    "nvfp4-w4a4": (nvfp4_w4a4_matrix, {}),
+    "mxfp4": (mxfp4_matrix, {"expert_dtype": "fp4", "quantization_config": {
+        "quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0",
+        "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}),
+    "fp8-block": (fp8_matrix, {"quantization_config": {
+        "quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128],
+        "activation_scheme": "dynamic"}}),
+    "bf16": (plain_matrix, {"quantization_config": None}),
+}
+
+
+def write_model(folder, layers=3, experts=24, hidden=512, inner=512,
+                global_scale=random.Random.random, form="nvfp4"):
+    """A random model, large enough that preparing it takes a moment."""
     rng = random.Random(7)
+    matrix, says = FORMS[form]
     folder.mkdir()
-    config = json.loads((MODEL / "config.json").read_text())
+    config = json.loads((MODEL / "config.json").read_text()) | says
+    if config["quantization_config"] is None:
+        del config["quantization_config"]
     config.update(hidden_size=hidden, moe_intermediate_size=inner, num_experts=experts,
                   num_hidden_layers=layers, vocab_size=256)
     tensors = {name: ("BF16", shape, data)
@@ -99,12 +147,8 @@ def write_model(folder, layers=3, experts=24, hidden=512, inner=512, global_scal
             for name, n, k in (("gate_proj", inner, hidden), ("up_proj", inner, hidden),
                                ("down_proj", hidden, inner)):
                 module = f"model.layers.{layer}.mlp.experts.{expert}.{name}"
-                tensors[f"{module}.weight"] = ("U8", [n, k // 2], rng.randbytes(n * k // 2))
-                tensors[f"{module}.weight_scale"] = (
-                    "F8_E4M3", [n, k // 16],
-                    bytes(0x20 + b % 64 for b in rng.randbytes(n * k // 16)))
-                tensors[f"{module}.weight_scale_2"] = (
-                    "F32", [], struct.pack("<f", global_scale(rng)))
+                for part, tensor in matrix(rng, n, k, global_scale).items():
+                    tensors[f"{module}.{part}"] = tensor
     write_safetensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(config))
 

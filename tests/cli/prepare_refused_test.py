@@ -188,7 +188,7 @@ class OtherEngines(Scratch):
 
     def test_what_is_only_described_is_said_by_both(self):
         source = self.write(0.25, 0.25)
-        reason = "nothing is prepared for it"
+        reason = "how its kernels want weights arranged is not public"
         self.expect_error("humming is described, not preparable", reason,
                           args=("prepare", source, "-o", self.out, "--backend", "humming",
                                 "--device", "sm_90"))

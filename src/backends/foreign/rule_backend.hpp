@@ -40,12 +40,12 @@ inline constexpr Preparation nothing{
     },
 };
 inline constexpr char reads_rows[] =
-    "nothing is prepared for it: its kernels read codes and scales in the rows that a checkpoint "
+    "its kernels read codes and scales in the rows that a checkpoint "
     "has";
 inline constexpr char not_public[] =
-    "nothing is prepared for it: how its kernels want weights arranged is not public";
+    "how its kernels want weights arranged is not public";
 inline constexpr char not_described[] =
-    "nothing is prepared for it: how its kernels want these weights arranged is in none of the "
+    "how its kernels want these weights arranged is in none of the "
     "sources that fewbit follows (docs/backends.md)";
 
 // Error unsupported: another engine runs it.

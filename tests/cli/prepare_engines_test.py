@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""fewbit prepare for the kernels of other engines: written, taken apart and compared.
+
+usage: prepare_engines_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import re
+import sys
+import unittest
+
+from prepare_case import Scratch, content, run, write_model
+
+# weights, backend, its engine, device, buffers of a layer beside w13 and w2 codes and scales
+CASES = [
+    ("mxfp4", "marlin", "vllm", "sm_80", "words"),
+    ("mxfp4", "sglang_marlin", "sglang", "sm_90", "words"),
+    ("mxfp4", "flashinfer_trtllm_mxfp4", "vllm", "sm_100", "codes"),
+    ("mxfp4", "trtllm_fp4", "flashinfer", "sm_100", "codes"),
+    ("mxfp4", "b12x", "flashinfer", "sm_120", "words"),
+    ("fp8-block", "marlin", "vllm", "sm_86", "words"),
+    ("nvfp4-w4a4", "flashinfer_cutlass", "vllm", "sm_120", "codes"),
+    ("nvfp4-w4a4", "vllm_cutlass_fp4", "vllm", "sm_100", "codes"),
+    ("nvfp4-w4a4", "flashinfer_b12x", "vllm", "sm_121", "codes"),
+    ("nvfp4-w4a4", "trtllm_fp4", "flashinfer", "sm_103", "codes"),
+    ("bf16", "flashinfer_cutlass", "vllm", "sm_90", "codes"),
+    ("bf16", "cutlass", "flashinfer", "sm_89", "codes"),
+]
+
+
+class Engines(Scratch):
+    def row_of(self, page, backend):
+        """What explain says of one backend."""
+        found = re.search(rf"^  {backend} +(.*(?:\n    .*)*)", page, re.M)
+        self.assertTrue(found, page)
+        return found.group(1)
+
+    def test_what_explain_calls_preparable_is_prepared_and_taken_apart_again(self):
+        for form, backend, engine, device, part in CASES:
+            with self.subTest(form=form, backend=backend):
+                source, out = self.folder / f"{form}-{backend}", self.folder / f"out-{form}-{backend}"
+                write_model(source, layers=1, experts=8, hidden=256, inner=128, form=form)
+                on = ("--device", device, "--backend", backend)
+                page = run("explain", source, *on, "--engine", engine)
+                self.assertNotIn("not preparable", self.row_of(page.stdout, backend))
+                result = run("prepare", source, "-o", out, *on, "--verify")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                layer = content(out)["prepared/layer-00000.safetensors"]
+                header = layer[8:8 + int.from_bytes(layer[:8], "little")].decode()
+                for matrix in ("w13", "w2"):
+                    self.assertIn(f"{matrix}.{part}", header)
+                self.assertEqual(run("check", out, "--source", source, "--device", device)
+                                 .returncode, 0)
+
+    def test_what_no_source_describes_is_said_and_nothing_is_written(self):
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=8, hidden=256, inner=128, form="fp8-block")
+        on = ("--device", "sm_90", "--backend", "flashinfer_cutlass")
+        why = "in none of the sources that fewbit follows"
+        self.assertIn(why, self.row_of(run("explain", source, *on, "--engine", "vllm").stdout,
+                                       "flashinfer_cutlass"))
+        self.expect_error(why, args=("prepare", source, "-o", self.out, *on))
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
