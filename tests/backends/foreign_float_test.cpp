@@ -216,6 +216,17 @@ TEST(ForeignFloat, B12xMxfp4IsWhatTheLayoutFunctionGives) {
   EXPECT_EQ(undone("b12x", c, *packed), "the same");
 }
 
+TEST(ForeignFloat, ScalesAboveB12xsLargestAreCounted) {
+  Case c = float_case("mxfp4", 128);
+  std::vector<std::uint8_t> scales(static_cast<std::size_t>(128 * hidden / 32), 120);
+  scales[7] = 248;
+  c.expert.up.scales = owned(DType::f8_e8m0, {128, hidden / 32}, scales);
+  EXPECT_THAT(error_of("b12x", c), HasSubstr("1 of 2048 scales of w13 would be lost: 0 NaN, 0 "
+                                             "negative, 0 too small beside the largest, 1 above"));
+  // The other kernels have room for it.
+  EXPECT_EQ(error_of("marlin", c), "no error");
+}
+
 std::int64_t swizzled(std::int64_t r, std::int64_t col, std::int64_t cols) {
   return (r / 128 * ((cols + 3) / 4) + col / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + col % 4;
 }

@@ -50,11 +50,13 @@ TEST(CanonicalizeNvfp4, TheGlobalScaleMultiplies) {
 
 // Kernels of other engines are chosen by it.
 TEST(CanonicalizeNvfp4, TheActivationsThatAreAskedForStayAskedFor) {
-  SmallCheckpoint small = SmallCheckpoint::modelopt();
   const std::string module = "model.layers.0.mlp.experts.1.down_proj";
-  EXPECT_EQ(canonical(small.open(), module)->scheme.activation, std::nullopt);
+  const Checkpoint without = SmallCheckpoint::modelopt().open();
+  EXPECT_EQ(canonical(without, module)->scheme.activation, std::nullopt);
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
   small.add_f32(module + ".input_scale", {}, {1.0F});
-  const auto tensor = canonical(small.open(), module);
+  const Checkpoint with = small.open();
+  const auto tensor = canonical(with, module);
   ASSERT_TRUE(tensor) << tensor.error().message();
   EXPECT_EQ(tensor->scheme.activation, DType::f4_e2m1);
 }

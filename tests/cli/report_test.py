@@ -211,7 +211,10 @@ class Reports(unittest.TestCase):
         self.assertIn("vLLM marlin", run("check", MODEL, "--device", "sm_90").stdout)
         foreign = run_json(self, "backends", "--foreign", "--device", "xpu")
         self.assertTrue(all(not b["runs_here"] for b in foreign))
-        self.assertEqual([b["name"] for b in foreign if b["usable"]], ["xpu_int4", "xpu_mxfp4"])
+        self.assertEqual([b["name"] for b in foreign if b["usable"]],
+                         ["vllm_triton", "vllm_batched_triton", "vllm_triton_wna16",
+                          "vllm_emulation_nvfp4", "vllm_emulation_mx",
+                          "xpu_int4", "xpu_mxfp4", "xpu_fp8", "xpu_plain"])
 
     @unittest.skipUnless(os.environ.get("FEWBIT_TEST_PERPLEXITY"), "FEWBIT_TEST_PERPLEXITY is not set: for the g++ build without sanitizers, others are too slow")
     def test_perplexity_is_that_of_the_format(self):

@@ -1,31 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What other engines' backends need, stated a second time, and the tables made from it.
+"""What backends need, fewbit's and other engines', stated a second time, and the tables made from it.
 
-usage: make_oracle.py [--check]     writes vllm.csv, sglang.csv and flashinfer.csv beside itself
+usage: make_oracle.py [--check]     writes the tables *.csv beside itself
                                     --check: exit 1 when they are not what it would write
 
-The rules below follow the engines' sources class by class (docs/backends.md names them), not
-fewbit's tables: each class is a function that lists what it misses. A row of a table holds a layer
+The rules follow the engines' sources class by class and what docs/backends.md says of fewbit's own,
+not the tables of the library: each class is a function that lists what it misses. A row of a table holds a layer
 of tests/problems/models.txt, a device, the spread tp/ep/exchange, the backend chosen ("-": none)
-and for each backend that the engine would ask all unmet needs: "name=reason:what the layer has;
-...". The words are fewbit's. oracle_test.cpp compares every row with the library.
+and for each backend that the engine would ask all unmet needs: "name=reason: needs this, has
+that / ... | name=...". The words are fewbit's. oracle_test.cpp compares every row with the library.
 """
 import math
 import pathlib
 import sys
 
+from cuda_rules import CARDS, verdict
 from needs import FP8, Layer
 from other_rules import (
     api_b12x, api_cutedsl, api_cutlass, api_trtllm_fp4, api_trtllm_mxint4, sglang_marlin,
     sglang_trtllm_mxint4,
 )
+from own_rules import own_order
 from vllm_rules import (
-    b12x, batched_deep_gemm, batched_marlin, batched_triton, cpu_int4, cpu_mxfp4, cutedsl,
-    cutedsl_batched, cutlass_fp4, cutlass_fp8, deep_gemm, deep_gemm_fp4, flashinfer_cutlass,
-    humming, int4_emulation, marlin, mx_emulation, nvfp4_emulation, oai_triton,
+    b12x, batched_deep_gemm, batched_marlin, batched_triton, cpu_fp8, cpu_int4, cpu_mxfp4,
+    cpu_plain, cutedsl, cutedsl_batched, cutlass_fp4, cutlass_fp8, deep_gemm, deep_gemm_fp4,
+    flashinfer_cutlass, humming, int4_emulation, marlin, mx_emulation, nvfp4_emulation, oai_triton,
     oai_triton_unfused, triton, triton_wna16, trtllm_bf16, trtllm_fp8, trtllm_mxfp4, trtllm_mxint4,
-    trtllm_nvfp4, xpu_int4, xpu_mxfp4,
+    trtllm_nvfp4, xpu_fp8, xpu_int4, xpu_mxfp4, xpu_plain,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -41,11 +43,40 @@ TRITON, BATCHED_TRITON = (("vllm_triton", triton, True),
                           ("vllm_batched_triton", batched_triton, True))
 
 
+EMULATION_NVFP4 = ("vllm_emulation_nvfp4", nvfp4_emulation, True)
+EMULATION_MX = ("vllm_emulation_mx", mx_emulation, True)
+
+
+def cpu_order(x):
+    """Integers and 16 bits have one backend there; FP8's is asked first, and no other runs there."""
+    if x.integer:
+        return [("vllm_cpu_int4", cpu_int4, True)]
+    if x.key == "mxfp4":
+        return [("vllm_cpu_mxfp4", cpu_mxfp4, True)]
+    if x.key in FP8 + ("mxfp8",):
+        return [("vllm_cpu_fp8", cpu_fp8, True)]
+    return [("vllm_cpu_plain", cpu_plain, True)] if x.key == "plain" else []
+
+
+def xpu_order(x):
+    """The platform's own first; then what Triton runs of the order for GPUs."""
+    if x.integer:
+        return [("xpu_int4", xpu_int4, True)]
+    if x.key == "mxfp4":
+        own = ("xpu_mxfp4", xpu_mxfp4, True)
+        return [own] if x.routing == "sqrt_softplus" else [own, EMULATION_MX]
+    if x.key == "nvfp4":
+        return [EMULATION_NVFP4]
+    if x.key in FP8 + ("mxfp8",):
+        return [("xpu_fp8", xpu_fp8, True), TRITON, BATCHED_TRITON]
+    return [("xpu_plain", xpu_plain, True)] if x.key == "plain" else []
+
+
 def vllm_order(x):
-    if x.device.startswith("cpu"):
-        return [("vllm_cpu_int4", cpu_int4, True), ("vllm_cpu_mxfp4", cpu_mxfp4, True)]
-    if x.device == "xpu":
-        return [("xpu_int4", xpu_int4, True), ("xpu_mxfp4", xpu_mxfp4, True)]
+    if x.platform == "cpu":
+        return cpu_order(x)
+    if x.platform == "xpu":
+        return xpu_order(x)
     if x.integer:
         return [MXINT4, MARLIN, BATCHED_MARLIN, ("vllm_triton_wna16", triton_wna16, True), HUMMING,
                 ("vllm_emulation_int4", int4_emulation, True)]
@@ -54,16 +85,15 @@ def vllm_order(x):
                 ("flashinfer_cutedsl", cutedsl, True),
                 ("flashinfer_cutedsl_batched", cutedsl_batched, True), CUTLASS,
                 ("vllm_cutlass_fp4", cutlass_fp4, True), MARLIN, HUMMING,
-                ("vllm_emulation_nvfp4", nvfp4_emulation, True), ("flashinfer_b12x", b12x, False)]
+                EMULATION_NVFP4, ("flashinfer_b12x", b12x, False)]
     if x.key == "mxfp4":
         trt = ("flashinfer_trtllm_mxfp4", trtllm_mxfp4, True)
-        emulation = ("vllm_emulation_mx", mx_emulation, True)
         if x.routing == "sqrt_softplus":  # DeepSeek-V4
             return [trt, ("vllm_deep_gemm_fp4", deep_gemm_fp4, True), MARLIN, BATCHED_MARLIN]
         if x.acts != "16-bit":
-            return [trt, CUTLASS, emulation]
+            return [trt, CUTLASS, EMULATION_MX]
         return [trt, ("vllm_oai_triton", oai_triton, True), CUTLASS, MARLIN, BATCHED_MARLIN,
-                emulation, ("vllm_oai_triton_unfused", oai_triton_unfused, False)]
+                EMULATION_MX, ("vllm_oai_triton_unfused", oai_triton_unfused, False)]
     if x.key in FP8 + ("mxfp8",):
         order = [("flashinfer_trtllm_fp8", trtllm_fp8, True), CUTLASS,
                  ("vllm_deep_gemm", deep_gemm, True), ("vllm_cutlass_fp8", cutlass_fp8, False),
@@ -102,7 +132,8 @@ def row_of(layer, order):
         missing = rules(layer).missing
         if not missing and by_itself and chosen == "-":
             chosen = name
-        cells.append(name + "=" + "; ".join(f"{reason}:{has}" for reason, has in sorted(missing)))
+        cells.append(name + "=" + " / ".join(sorted(
+            f"{reason}: needs {needs}, has {has}" for reason, needs, has in missing)))
     spread = f"{layer.tp}/{layer.ep}/{layer.exchange}"
     return [layer.name, layer.device, spread, chosen, " | ".join(cells)]
 
@@ -141,6 +172,21 @@ def table(order, spread_too, devices):
     return rows
 
 
+def cuda_table():
+    """The CUDA kernel is no backend yet: whether it could take a layer, at some numbers of tokens."""
+    rows = []
+    for words, scheme in models():
+        for device in CARDS:
+            layer = Layer(words, scheme, device, (1, 1, "none"))
+            if layer.key not in ("nvfp4", "mxfp4"):
+                continue
+            for tokens in (1, 16, 256, 1024):
+                text = verdict(layer, tokens)
+                if text:
+                    rows.append([layer.name, device, str(tokens), text])
+    return rows
+
+
 SPREAD_MODELS = {"Qwen3-30B-A3B", "DeepSeek-V3", "gpt-oss-120b", "GLM-4.5-Air", "Nemotron-3-Nano",
                  "Kimi-K2-Thinking", "MiniMax-M2"}
 GPUS = [d for d in DEVICES if d.startswith("sm_")]
@@ -150,12 +196,15 @@ def main():
     tables = {
         "vllm": table(vllm_order, lambda name: name in SPREAD_MODELS, DEVICES),
         "sglang": table(sglang_order, lambda name: False, ["sm_75", "sm_80", "sm_90", "sm_100"]),
+        "fewbit": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES),
         "flashinfer": table(flashinfer_order, lambda name: False,
                             ["sm_90", "sm_100", "sm_120"]),
     }
     wrong = []
+    heads = {name: ["problem", "device", "spread", "choice", "refusals"] for name in tables}
+    tables["cuda_moe"], heads["cuda_moe"] = cuda_table(), ["problem", "device", "tokens", "verdict"]
     for engine, rows in tables.items():
-        lines = [["problem", "device", "spread", "choice", "refusals"]] + rows
+        lines = [heads[engine]] + rows
         path = HERE / f"{engine}.csv"
         text = "\n".join(",".join(quoted(cell) for cell in line) for line in lines) + "\n"
         if "--check" in sys.argv:

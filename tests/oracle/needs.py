@@ -2,9 +2,15 @@
 """Layers as the tables ask about them, and the words of what a backend misses."""
 import math
 
+EXCHANGES = ("none", "allgather", "deepep_high_throughput", "deepep_low_latency", "nixl",
+             "flashinfer_one_sided", "flashinfer_two_sided")
 BATCHED = ("deepep_low_latency", "nixl")
+ROUTINGS = ("softmax", "renormalize", "deepseek_v3", "llama4", "sigmoid", "sigmoid_renormalize",
+            "minimax2", "sqrt_softplus", "other")
 INTS = ("int4", "int4_g32", "int4_asym", "int4_g32_asym", "int8")
 FP8 = ("fp8_tensor", "fp8_channel", "fp8_block")
+KEYS = ("plain",) + INTS + ("nvfp4", "mxfp4", "mxfp8") + FP8
+ACTS = ("16-bit", "int8", "fp8_tensor", "fp8_token", "fp8_group", "mxfp8", "nvfp4", "mxfp4")
 
 
 class Layer:
@@ -29,10 +35,12 @@ class Layer:
         self.experts = experts  # of all ranks: what routers are asked about
         self.device = device
         self.sm = int(device[3:]) if device.startswith("sm_") else 0
+        self.platform = "cuda" if self.sm else device[:3]
         self.read_scheme(scheme)
 
     def read_scheme(self, scheme):
         self.group, self.zeros, self.ordered, self.awq = 0, False, False, False
+        self.producer = ""  # of integers
         self.acts = "16-bit"
         if scheme in ("bf16", "f16"):
             self.key = "plain"
@@ -53,6 +61,7 @@ class Layer:
 
     def read_integer(self, parts):
         producer, bits = parts[0], parts[1]
+        self.producer = producer
         self.group = 0 if "channel" in parts else int(parts[2][1:])
         self.awq = producer == "awq"
         self.zeros = self.awq or "asym" in parts
@@ -78,104 +87,158 @@ def device_words(device):
     return "XPU described xpu" if device == "xpu" else f"CPU described {device}"
 
 
+def either(words, between=", ", last=" or "):
+    """a, b or c"""
+    words = list(words)
+    return words[0] if len(words) == 1 else between.join(words[:-1]) + last + words[-1]
+
+
+def version(capability):
+    return f"{capability // 10}.{capability % 10}"
+
+
+def range_words(low, high):
+    if high >= 999:
+        return version(low) + " or higher"
+    return version(low) if low == high else f"{version(low)} to {version(high)}"
+
+
+def in_order(names, order):
+    assert set(names) <= set(order), names
+    return [name for name in order if name in names]
+
+
 class Needs:
-    """Collects what a class misses, each with what the layer has."""
+    """Collects what a class misses: why, what it needs, and what the layer has."""
 
     def __init__(self, layer):
         self.layer, self.missing = layer, []
 
-    def add(self, reason, has):
-        self.missing.append((reason, has))
+    def add(self, reason, needs, has):
+        self.missing.append((reason, needs, has))
 
     # --- machines
+    def on(self, *platforms):
+        """Whether it is one of cpu, cuda, xpu."""
+        x = self.layer
+        if x.platform in platforms:
+            return True
+        words = {"cpu": "a CPU", "cuda": "a CUDA device", "xpu": "an XPU"}
+        self.add("device", either(words[p] for p in ("cpu", "cuda", "xpu") if p in platforms),
+                 device_words(x.device))
+        return False
+
     def cuda(self, *ranges):
         x = self.layer
-        if not x.sm:
-            self.add("device", device_words(x.device))
-        elif ranges and not any(low <= x.sm <= high for low, high in ranges):
-            self.add("device", f"compute capability {x.sm // 10}.{x.sm % 10}")
+        if self.on("cuda") and ranges and not any(low <= x.sm <= high for low, high in ranges):
+            self.add("device", "compute capability " + either(range_words(*r) for r in ranges),
+                     f"compute capability {version(x.sm)}")
+        return self
+
+    def triton_device(self):
+        self.on("cuda", "xpu")
+        return self
+
+    def cpu(self):
+        self.on("cpu")
         return self
 
     def amx(self):
-        x = self.layer
-        if not x.device.startswith("cpu:"):
-            self.add("device", device_words(x.device))
-        elif x.device != "cpu:amx":
-            self.add("isa", x.device[4:])
+        if self.on("cpu") and self.layer.device != "cpu:amx":
+            self.add("isa", "amx", self.layer.device[4:])
         return self
 
     def xpu(self):
-        if self.layer.device != "xpu":
-            self.add("device", device_words(self.layer.device))
+        self.on("xpu")
         return self
 
-    # --- weights and activations: {(key, acts): capability ranges or None}; acts None: any
-    def pairs(self, table):
+    # --- weights and activations: rows of (keys, acts, capability ranges or None); acts None: any
+    def pairs(self, *rows):
         x = self.layer
-        for (key, acts), ranges in table.items():
-            if key != x.key or acts not in (None, x.acts):
+        texts, near = [], []
+        for keys, acts, ranges in rows:
+            keys = (keys,) if isinstance(keys, str) else keys
+            acts = (acts,) if isinstance(acts, str) else acts
+            forms = either(in_order(acts, ACTS)) if acts else "any"
+            text = f"{either(in_order(keys, KEYS))} with {forms} activations"
+            if text not in texts:
+                texts.append(text)
+            if x.key not in keys or (acts and x.acts not in acts):
                 continue
-            if ranges and x.sm and not any(low <= x.sm <= high for low, high in ranges):
-                self.add("device", f"compute capability {x.sm // 10}.{x.sm % 10}")
-            return self
-        self.add("weight", f"{x.key} with {x.acts} activations")
+            if not (ranges and x.sm) or any(low <= x.sm <= high for low, high in ranges):
+                return self
+            near += [range_words(*r) for r in ranges]
+        pair = f"{x.key} with {x.acts} activations"
+        if near:
+            self.add("device", f"compute capability {either(near)} for {pair}",
+                     f"compute capability {version(x.sm)}")
+        else:
+            self.add("weight", "weights in " + either(texts, "; ", "; or "), pair)
         return self
 
     def no_zeros(self):
         if self.layer.zeros:
-            self.add("weight", "zero points")
+            self.add("weight", "weights without stored zero points", "zero points")
         return self
 
     def no_order(self):
         if self.layer.ordered:
-            self.add("weight", "act-order")
+            self.add("weight", "weights without act-order in groups", "act-order")
         return self
 
     def no_awq(self):
         if self.layer.awq:
-            self.add("weight", "AutoAWQ's order")
+            self.add("weight", "weights not packed in AutoAWQ's order", "AutoAWQ's order")
+        return self
+
+    def no_declared_bias(self):
+        name = {"gptq": "GPTQ", "awq": "AWQ"}.get(self.layer.producer)
+        if name:
+            self.add("weight", "weights of a format that declares no biases",
+                     f"{name}, whose loader always declares biases")
         return self
 
     def groups(self, *sizes):
         x = self.layer
         if x.integer and x.group not in sizes:
-            self.add("weight", str(x.group) if x.group else "one scale a channel")
+            words = ["one scale a channel" if size == 0 else str(size) for size in sizes]
+            self.add("weight", "group size " + either(words),
+                     str(x.group) if x.group else "one scale a channel")
         return self
 
     def no_bias(self, but=()):
         if self.layer.bias and self.layer.key not in but:
-            self.add("weight", "biases")
+            self.add("weight", "experts without biases", "biases")
         return self
 
     # --- the function
     def functions(self, *names, limits=True):
         x = self.layer
         if x.function not in names:
-            self.add("activation", x.function)
+            self.add("activation", either(names), x.function)
         elif x.limit and not limits:
-            self.add("activation", f"limit {x.limit}")
+            self.add("activation", f"{x.function} without a limit", f"limit {x.limit}")
         return self
 
     def gated(self):
         if not self.layer.gated:
-            self.add("activation", f"no gate, {self.layer.function}")
+            self.add("activation", "a gated layer", f"no gate, {self.layer.function}")
         return self
 
     def bf16_from(self, capability):
         if self.layer.sm and self.layer.sm < capability:
-            self.add("dtype", "bf16")
+            self.add("dtype", "activations in f16", "bf16")
         return self
 
     # --- ranks and routers
     def exchanges(self, *names):
         if self.layer.exchange not in names:
-            self.add("parallel", self.layer.exchange)
+            self.add("parallel", "token exchange " + either(in_order(names, EXCHANGES)),
+                     self.layer.exchange)
         return self
 
     def in_order(self, but=()):
-        names = ("none", "allgather", "deepep_high_throughput", "flashinfer_one_sided",
-                 "flashinfer_two_sided")
-        return self.exchanges(*(n for n in names if n not in but))
+        return self.exchanges(*(n for n in EXCHANGES if n not in BATCHED + tuple(but)))
 
     def not_flashinfer(self):
         return self.in_order(but=("flashinfer_one_sided", "flashinfer_two_sided"))
@@ -185,38 +248,40 @@ class Needs:
 
     def no_expert_parallel(self):
         if self.layer.ep > 1:
-            self.add("parallel", f"experts over {self.layer.ep} ranks")
+            self.add("parallel", "all experts on one rank", f"experts over {self.layer.ep} ranks")
         return self
 
     def routings(self, *names):
         if self.layer.routing not in names:
-            self.add("routing", self.layer.routing)
+            self.add("routing", "routing " + either(in_order(names, ROUTINGS)), self.layer.routing)
         return self
 
     def f32_logits_only(self, *names):
         x = self.layer
         if x.f32 and x.routing not in names:
-            self.add("routing", f"f32 logits with {x.routing}")
+            self.add("routing",
+                     "router logits in bf16, or routing " + either(in_order(names, ROUTINGS)),
+                     f"f32 logits with {x.routing}")
         return self
 
     def weight_on_output(self):
         if self.layer.on_input:
-            self.add("routing", "input")
+            self.add("routing", "router weight on the output", "input")
         return self
 
     def trtllm_router(self):
         x = self.layer
         if x.top_k > 32:
-            self.add("routing", str(x.top_k))
+            self.add("routing", "top_k <= 32", str(x.top_k))
         if x.experts % 4:
-            self.add("routing", str(x.experts))
+            self.add("routing", "experts % 4 = 0", str(x.experts))
         if x.experts <= x.top_k:
-            self.add("routing", str(x.experts))
+            self.add("routing", f"more experts than top_k {x.top_k}", str(x.experts))
         if x.routing == "deepseek_v3":
             if x.top_groups > 4:
-                self.add("routing", str(x.top_groups))
+                self.add("routing", "top_groups <= 4", str(x.top_groups))
             if x.experts % x.groups:
-                self.add("routing", str(x.experts))
+                self.add("routing", f"experts % router groups {x.groups} = 0", str(x.experts))
         return self
 
     # --- sizes
@@ -227,20 +292,13 @@ class Needs:
             if divisor and value % divisor:
                 unmet = math.lcm(unmet, divisor)
         if unmet > 1:
-            self.add("shape", f"{size} % {unmet} = 0:{value}")
+            self.add("shape", f"{size} % {unmet} = 0", str(value))
         return self
 
     def both(self, *divisors):
         return self.multiple("hidden_size", *divisors).multiple("intermediate_size", *divisors)
 
-    def tiles(self):
-        """64 x 128 or 128 x 64 tiles of both products: k by n."""
-        x = self.layer
-        if x.hidden % 64:
-            self.multiple("hidden_size", 64)
-        return self.multiple("intermediate_size", 64 if x.hidden % 128 == 0 else 128)
-
 
 ANY = (75, 999)
 F100, F110, F120 = (100, 109), (110, 119), (120, 129)
-NVFP4_W4A4 = {("nvfp4", "nvfp4"): None}
+NVFP4_W4A4 = ("nvfp4", "nvfp4", None)

@@ -4,8 +4,7 @@ from needs import ANY, F100, F110, F120, FP8, INTS, NVFP4_W4A4, Needs
 
 # ---------------------------------------------------------------- vLLM, integers
 def marlin_needs(x):
-    need = Needs(x).cuda(ANY).pairs({(k, None): None for k in INTS + FP8 +
-                                     ("nvfp4", "mxfp4", "mxfp8")})
+    need = Needs(x).cuda(ANY).pairs((INTS + FP8 + ("nvfp4", "mxfp4", "mxfp8"), None, None))
     need.groups(0, 32, 64, 128).bf16_from(80)
     if x.integer:
         # Padded to a tile, so whole groups are enough; act-order's rows can't be padded.
@@ -17,7 +16,7 @@ def marlin_needs(x):
         need.both(32)
     elif x.key in FP8 + ("mxfp8",):
         blocks = 128 if x.key == "fp8_block" else 1
-        need.multiple("hidden_size", 64)
+        need.multiple("hidden_size", 64, blocks)
         need.multiple("intermediate_size", 64 if x.hidden % 128 == 0 else 128, blocks)
     return need
 
@@ -31,30 +30,31 @@ def batched_marlin(x):
 
 
 def humming(x):
-    return Needs(x).cuda(ANY).pairs({(k, None): None for k in ("int4", "int8", "nvfp4", "mxfp4",
-                                                               "mxfp8") + FP8}).weight_on_output()
+    keys = ("int4", "int8", "nvfp4", "mxfp4", "mxfp8") + FP8
+    return Needs(x).cuda(ANY).pairs((keys, None, None)).weight_on_output()
 
 
 def trtllm_mxint4(x):
-    return (Needs(x).cuda(F100).pairs({("int4_g32", "16-bit"): None}).no_zeros().no_order()
-            .no_bias().gated().functions("silu", limits=False).exchanges("none", "allgather")
+    # Before the class is asked: GPTQ's and AWQ's integrations always declare biases.
+    return (Needs(x).no_declared_bias().cuda(F100).pairs(("int4_g32", "16-bit", None)).no_zeros()
+            .no_order().no_bias().gated().functions("silu", limits=False).exchanges("none", "allgather")
             .routings("renormalize", "deepseek_v3", "llama4").f32_logits_only("deepseek_v3")
             .trtllm_router().both(256))
 
 
 def triton_wna16(x):
-    need = Needs(x).cuda().pairs({(k, "16-bit"): None for k in ("int4", "int4_g32", "int8")})
+    need = Needs(x).triton_device().pairs((("int4", "int4_g32", "int8"), "16-bit", None))
     need.no_order().no_awq().no_bias().not_flashinfer()
     return need.both(x.group) if x.integer else need
 
 
 def int4_emulation(x):
-    return (Needs(x).cuda().pairs({(k, "16-bit"): None for k in INTS if k != "int8"}).no_bias()
-            .not_flashinfer())
+    keys = tuple(k for k in INTS if k != "int8")
+    return Needs(x).cuda().pairs((keys, "16-bit", None)).no_bias().not_flashinfer()
 
 
 def cpu_int4(x):
-    need = (Needs(x).amx().pairs({("int4", "16-bit"): None}).no_order().gated()
+    need = (Needs(x).amx().pairs(("int4", "16-bit", None)).no_order().gated()
             .functions("silu", limits=False).no_expert_parallel().in_order()
             .routings("softmax", "renormalize").weight_on_output())
     columns = [min(x.group or 128, 128), x.group] if x.integer else []
@@ -63,7 +63,7 @@ def cpu_int4(x):
 
 
 def xpu_int4(x):
-    return (Needs(x).xpu().pairs({(k, "16-bit"): None for k in ("int4", "int4_g32")}).no_zeros()
+    return (Needs(x).xpu().pairs((("int4", "int4_g32"), "16-bit", None)).no_zeros()
             .no_order().functions("silu", "gelu", "gelu_tanh", "swigluoai", "relu2").in_order()
             .both(8, x.group if x.integer else 1))
 
@@ -93,10 +93,10 @@ def cutedsl_batched(x):
 
 def flashinfer_cutlass(x):
     hopper, blackwell = [(90, 90)], [(100, 999)]
-    need = Needs(x).cuda((90, 90), F100, F120).pairs({
-        ("plain", "16-bit"): None, ("fp8_tensor", "fp8_tensor"): None,  # 9.0: as the class
-        ("mxfp4", "16-bit"): hopper, ("fp8_block", "fp8_group"): hopper,
-        ("mxfp4", "mxfp8"): blackwell, ("nvfp4", "nvfp4"): blackwell})
+    need = Needs(x).cuda((90, 90), F100, F120).pairs(
+        ("plain", "16-bit", None), ("fp8_tensor", "fp8_tensor", None),  # 9.0: as the class
+        ("mxfp4", "16-bit", hopper), ("fp8_block", "fp8_group", hopper),
+        ("mxfp4", "mxfp8", blackwell), ("nvfp4", "nvfp4", blackwell))
     need.functions("silu", "gelu_tanh", "relu2", "swigluoai").no_bias(but=("mxfp4",)).in_order()
     if x.key == "nvfp4":
         whole_blocks(need)
@@ -114,23 +114,23 @@ def cutlass_fp4(x):
 
 def b12x(x):
     return whole_blocks(Needs(x).cuda(F120)
-                        .pairs({("nvfp4", "nvfp4"): None, ("nvfp4", "16-bit"): None})
+                        .pairs(("nvfp4", ("nvfp4", "16-bit"), None))
                         .functions("silu", "gelu_tanh", "relu2", limits=False).no_bias()
                         .no_expert_parallel().in_order())
 
 
 def nvfp4_emulation(x):
-    return Needs(x).cuda().pairs(NVFP4_W4A4).no_bias().not_flashinfer().both(16)
+    return Needs(x).triton_device().pairs(NVFP4_W4A4).no_bias().not_flashinfer().both(16)
 
 
 # ---------------------------------------------------------------- vLLM, MXFP4
 def trtllm_mxfp4(x):
-    return (Needs(x).cuda(F100).pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp8"): None})
+    return (Needs(x).cuda(F100).pairs(("mxfp4", ("16-bit", "mxfp8"), None))
             .gated().functions("swigluoai", "silu").in_order().both(32))
 
 
 def oai_triton(x, *functions):
-    return (Needs(x).cuda((90, 109)).pairs({("mxfp4", "16-bit"): None}).gated()
+    return (Needs(x).cuda((90, 109)).pairs(("mxfp4", "16-bit", None)).gated()
             .functions("swigluoai", *functions).in_order().both(32))
 
 
@@ -139,30 +139,31 @@ def oai_triton_unfused(x):
 
 
 def mx_emulation(x):
-    return (Needs(x).cuda().pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp8"): None})
-            .not_flashinfer().both(32))
+    # It decodes the weights for whatever activations.
+    acts = ("16-bit", "fp8_tensor", "mxfp8", "mxfp4")
+    return Needs(x).triton_device().pairs(("mxfp4", acts, None)).not_flashinfer().both(32)
 
 
 def deep_gemm_fp4(x):
-    return (Needs(x).cuda(F100, F120).pairs({("mxfp4", "mxfp8"): None}).gated().functions("silu")
+    return (Needs(x).cuda(F100, F120).pairs(("mxfp4", "mxfp8", None)).gated().functions("silu")
             .no_bias().not_flashinfer().both(32))
 
 
 def cpu_mxfp4(x):
-    return (Needs(x).amx().pairs({("mxfp4", "16-bit"): None}).gated().functions("silu", "swigluoai")
+    return (Needs(x).amx().pairs(("mxfp4", "16-bit", None)).gated().functions("silu", "swigluoai")
             .in_order().routings("softmax", "renormalize").both(32))
 
 
 def xpu_mxfp4(x):
-    return (Needs(x).xpu().pairs({("mxfp4", "16-bit"): None, ("mxfp4", "mxfp4"): None})
+    return (Needs(x).xpu().pairs(("mxfp4", ("16-bit", "mxfp4"), None))
             .functions("silu", "gelu", "gelu_tanh", "swigluoai", "relu2").in_order().both(32))
 
 
 # ---------------------------------------------------------------- vLLM, FP8 and 16 bits
 def trtllm_fp8(x):
     need = (Needs(x).cuda(F100)
-            .pairs({("fp8_block", "fp8_group"): None, ("mxfp8", "mxfp8"): None,
-                    ("fp8_tensor", "fp8_tensor"): None})
+            .pairs(("fp8_block", "fp8_group", None), ("mxfp8", "mxfp8", None),
+                   ("fp8_tensor", "fp8_tensor", None))
             .functions("silu", "swigluoai", "relu2").no_bias())
     if x.key == "fp8_tensor":  # only the kernel that routes too
         return need.exchanges("none", "allgather").routings(
@@ -173,26 +174,26 @@ def trtllm_fp8(x):
 
 def deep_gemm(x):
     return (Needs(x).cuda((90, 90), F100)
-            .pairs({("fp8_block", "fp8_group"): None, ("mxfp8", "mxfp8"): [F100]}).gated()
+            .pairs(("fp8_block", "fp8_group", None), ("mxfp8", "mxfp8", [F100])).gated()
             .functions("silu", "swigluoai").no_bias().not_flashinfer().both(128))
 
 
 def batched_deep_gemm(x):
-    return (Needs(x).cuda((90, 90), F100).pairs({("fp8_block", "fp8_group"): None}).gated()
+    return (Needs(x).cuda((90, 90), F100).pairs(("fp8_block", "fp8_group", None)).gated()
             .functions("silu").no_bias().batched().both(128))
 
 
 def cutlass_fp8(x):
     return (Needs(x).cuda((90, 109))
-            .pairs({("fp8_channel", "fp8_token"): None, ("fp8_tensor", "fp8_tensor"): None})
+            .pairs(("fp8_channel", "fp8_token", None), ("fp8_tensor", "fp8_tensor", None))
             .gated().no_bias().exchanges("none", "allgather"))
 
 
 def triton_needs(x):
     ada = [(89, 999)]
-    need = Needs(x).cuda().pairs({
-        ("plain", "16-bit"): None, ("fp8_tensor", "fp8_tensor"): ada,
-        ("fp8_channel", "fp8_token"): ada, ("fp8_block", "fp8_group"): ada})
+    need = Needs(x).triton_device().pairs(
+        ("plain", "16-bit", None), ("fp8_tensor", "fp8_tensor", ada),
+        ("fp8_channel", "fp8_token", ada), ("fp8_block", "fp8_group", ada))
     return need.multiple("intermediate_size", 128) if x.key == "fp8_block" else need
 
 
@@ -204,8 +205,36 @@ def batched_triton(x):
     return triton_needs(x).batched()
 
 
+def cpu_fp8(x):
+    need = (Needs(x).amx().pairs(("fp8_block", "fp8_group", None)).gated().functions("silu")
+            .no_bias().in_order().routings("softmax", "renormalize"))
+    return need.multiple("intermediate_size", 128) if x.key == "fp8_block" else need
+
+
+def cpu_plain(x):
+    """Four classes; what AMX, Arm and Power refuse the portable one takes. intermediate_size is
+    padded, but where gate and up lie in turn."""
+    need = (Needs(x).cpu().pairs(("plain", "16-bit", None)).gated()
+            .functions("silu", "gelu", "gelu_tanh", "swigluoai").in_order()
+            .multiple("hidden_size", 32))
+    return need.multiple("intermediate_size", 32) if x.function == "swigluoai" else need
+
+
+XPU_FUNCTIONS = ("silu", "gelu", "gelu_tanh", "swigluoai", "relu2")
+
+
+def xpu_plain(x):
+    return (Needs(x).xpu().pairs(("plain", "16-bit", None)).functions(*XPU_FUNCTIONS).in_order())
+
+
+def xpu_fp8(x):
+    return (Needs(x).xpu().pairs(("fp8_tensor", ("16-bit", "fp8_tensor"), None),
+                                 ("mxfp8", ("16-bit", "mxfp8"), None))
+            .functions(*XPU_FUNCTIONS).in_order())
+
+
 def trtllm_bf16(x):
-    return (Needs(x).cuda(F100).pairs({("plain", "16-bit"): None}).functions("silu", "relu2")
+    return (Needs(x).cuda(F100).pairs(("plain", "16-bit", None)).functions("silu", "relu2")
             .no_bias()
             .exchanges("none", "allgather", "flashinfer_one_sided", "flashinfer_two_sided")
             .routings("deepseek_v3", "llama4", "renormalize", "sigmoid_renormalize", "sigmoid")

@@ -13,7 +13,10 @@ constexpr WeightRule weights[] = {
 };
 constexpr Divisor shapes[] = {{Divisor::Size::intermediate, 128, {WeightKind::fp8_block}}};
 
-constexpr Rules rules{.weights = weights, .exchanges = batched_exchanges, .shapes = shapes};
+constexpr Rules rules{.devices = triton_devices,
+                      .weights = weights,
+                      .exchanges = batched_exchanges,
+                      .shapes = shapes};
 
 }  // namespace
 }  // namespace foreign

@@ -20,7 +20,7 @@ constexpr Divisor shapes[] = {
 };
 
 constexpr Rules rules{
-    .device = DeviceKind::cpu,
+    .devices = {DeviceKind::cpu},
     .isa = IsaLevel::amx,
     .weights = weights,
     .group_order = false,

@@ -10,7 +10,7 @@ constexpr FunctionRule functions[] = {{Activation::silu}, {Activation::swigluoai
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
 constexpr Rules rules{
-    .device = DeviceKind::cpu,
+    .devices = {DeviceKind::cpu},
     .isa = IsaLevel::amx,
     .weights = weights,
     .functions = functions,

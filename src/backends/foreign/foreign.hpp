@@ -16,8 +16,10 @@ extern const Backend b12x_backend;
 extern const Backend batched_deep_gemm_backend;
 extern const Backend batched_marlin_backend;
 extern const Backend batched_triton_backend;
+extern const Backend cpu_fp8_backend;
 extern const Backend cpu_int4_backend;
 extern const Backend cpu_mxfp4_backend;
+extern const Backend cpu_plain_backend;
 extern const Backend cutedsl_backend;
 extern const Backend cutedsl_batched_backend;
 extern const Backend cutlass_fp4_backend;
@@ -41,8 +43,10 @@ extern const Backend trtllm_fp8_backend;
 extern const Backend trtllm_mxfp4_backend;
 extern const Backend trtllm_mxint4_backend;
 extern const Backend trtllm_nvfp4_backend;
+extern const Backend xpu_fp8_backend;
 extern const Backend xpu_int4_backend;
 extern const Backend xpu_mxfp4_backend;
+extern const Backend xpu_plain_backend;
 
 namespace foreign {
 

@@ -12,6 +12,7 @@ constexpr WeightRule weights[] = {{{WeightKind::mxfp4},
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
 constexpr Rules rules{
+    .devices = triton_devices,
     .weights = weights,
     .dtypes = both_16_bit,
     .exchanges = {TokenExchange::none, TokenExchange::allgather,

@@ -21,7 +21,7 @@ struct Examination {
   void refuse(Reason reason, std::string needs, std::string has) {
     refusals.push_back({reason, std::move(needs), std::move(has)});
   }
-  bool on_platform() const { return device.kind == rules.device; }
+  bool on_platform() const { return rules.devices.contains(device.kind); }
   bool on_gpu() const { return on_platform() && device.kind == DeviceKind::cuda; }
 };
 
@@ -44,6 +44,12 @@ std::vector<std::string> names_of(const Set<E>& set, int count, const char* (*na
   }
   return names;
 }
+const char* platform_name(DeviceKind kind) {
+  constexpr const char* names[] = {"a CPU", "a CUDA device", "an XPU"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+constexpr int device_kinds = static_cast<int>(DeviceKind::xpu) + 1;
 constexpr int weight_kinds = static_cast<int>(WeightKind::other) + 1;
 constexpr int activation_kinds = static_cast<int>(ActivationKind::mxfp4) + 1;
 constexpr int exchange_kinds = static_cast<int>(TokenExchange::flashinfer_two_sided) + 1;
@@ -66,15 +72,14 @@ std::string capability_text(const DeviceInfo& device) {
 void check_device(Examination& x) {
   const Rules& rules = x.rules;
   if (!x.on_platform()) {
-    constexpr const char* platforms[] = {"a CPU", "a CUDA device", "an XPU"};
-    x.refuse(Reason::device, platforms[static_cast<std::size_t>(rules.device)],
+    x.refuse(Reason::device, joined(names_of(rules.devices, device_kinds, platform_name)),
              device_label(x.device));
     return;
   }
-  if (rules.device == DeviceKind::cpu && x.device.isa < rules.isa) {
+  if (x.device.kind == DeviceKind::cpu && x.device.isa < rules.isa) {
     x.refuse(Reason::isa, isa_name(rules.isa), isa_name(x.device.isa));
   }
-  if (rules.capabilities.empty()) return;
+  if (rules.capabilities.empty() || !x.on_gpu()) return;
   std::vector<std::string> ranges;
   for (const Capability& range : rules.capabilities) {
     if (range.contains(x.device.compute_capability)) return;
@@ -114,6 +119,19 @@ void check_weight(Examination& x, const char* which, const Scheme& scheme) {
            fmt::format("{} ({})", pair, scheme_text(scheme)));
 }
 
+// Formats whose loader has a bias for every expert, whether the checkpoint stores one or not.
+const char* declares_biases(Producer producer) {
+  switch (producer) {
+    case Producer::gptq:
+    case Producer::auto_round:
+      return "GPTQ, whose loader always declares biases";
+    case Producer::awq:
+      return "AWQ, whose loader always declares biases";
+    default:
+      return nullptr;
+  }
+}
+
 void check_integer(Examination& x, const char* which, const Scheme& scheme) {
   if (!scheme.scale || scheme.ggml_type) return;
   if (scheme.zero_points && !x.rules.zero_points) {
@@ -125,6 +143,10 @@ void check_integer(Examination& x, const char* which, const Scheme& scheme) {
   if (scheme.producer == Producer::awq && !x.rules.awq_words) {
     x.refuse(Reason::weight, std::string(which) + " not packed in AutoAWQ's order",
              "AutoAWQ's order");
+  }
+  const char* declares = declares_biases(scheme.producer);
+  if (declares != nullptr && !x.rules.declared_biases) {
+    x.refuse(Reason::weight, std::string(which) + " of a format that declares no biases", declares);
   }
   const auto& groups = x.rules.integer_groups;
   const std::int64_t group = scheme.scale->granularity.cols;
@@ -272,6 +294,8 @@ bool holds(When when, const MoeProblem& problem) {
       return gated;
     case When::non_gated:
       return !gated;
+    case When::swigluoai:
+      return problem.activation.kind == Activation::swigluoai;
     case When::group_order:
       return ordered;
     case When::no_group_order:

@@ -9,6 +9,7 @@ namespace {
 constexpr Rules rules = [] {
   Rules all = nvfp4::rules_for({}, {}, nvfp4::whole_groups);
   all.dtypes = both_16_bit;
+  all.devices = triton_devices;
   all.experts = ExpertSpread::any;
   all.exchanges = {TokenExchange::none, TokenExchange::allgather,
                    TokenExchange::deepep_high_throughput};

@@ -16,14 +16,19 @@ constexpr const char* not_in_order = "not among what the engine tries for such a
 constexpr const Backend* vllm_int[] = {&trtllm_mxint4_backend,  &marlin_backend,
                                        &batched_marlin_backend, &triton_wna16_backend,
                                        &humming_backend,        &int4_emulation_backend};
-constexpr const Backend* vllm_cpu[] = {&cpu_int4_backend, &cpu_mxfp4_backend};
-constexpr const Backend* vllm_xpu[] = {&xpu_int4_backend, &xpu_mxfp4_backend};
+constexpr const Backend* vllm_int_cpu[] = {&cpu_int4_backend};
+constexpr const Backend* vllm_int_xpu[] = {&xpu_int4_backend};
 constexpr const Backend* vllm_nvfp4[] = {
     &trtllm_nvfp4_backend, &cutedsl_backend, &cutedsl_batched_backend, &flashinfer_cutlass_backend,
     &cutlass_fp4_backend,  &marlin_backend,  &humming_backend,         &nvfp4_emulation_backend};
+// No other of them runs there.
+constexpr const Backend* vllm_nvfp4_xpu[] = {&nvfp4_emulation_backend};
 constexpr const Backend* vllm_mxfp4[] = {&trtllm_mxfp4_backend,       &oai_triton_backend,
                                          &flashinfer_cutlass_backend, &marlin_backend,
                                          &batched_marlin_backend,     &mx_emulation_backend};
+constexpr const Backend* vllm_mxfp4_cpu[] = {&cpu_mxfp4_backend};
+constexpr const Backend* vllm_mxfp4_xpu[] = {&xpu_mxfp4_backend, &mx_emulation_backend};
+constexpr const Backend* vllm_mxfp4_deepseek_v4_xpu[] = {&xpu_mxfp4_backend};
 // With activations asked for, only the kernels that take them stay.
 constexpr const Backend* vllm_mxfp4_quantized[] = {
     &trtllm_mxfp4_backend, &flashinfer_cutlass_backend, &mx_emulation_backend};
@@ -34,6 +39,10 @@ constexpr const Backend* vllm_fp8[] = {&trtllm_fp8_backend,    &flashinfer_cutla
                                        &triton_backend,        &marlin_backend,
                                        &humming_backend,       &batched_deep_gemm_backend,
                                        &batched_triton_backend};
+// The platform's own first; of the others Triton runs on an XPU too.
+constexpr const Backend* vllm_fp8_cpu[] = {&cpu_fp8_backend};
+constexpr const Backend* vllm_fp8_xpu[] = {&xpu_fp8_backend, &triton_backend,
+                                           &batched_triton_backend};
 constexpr const Backend* vllm_fp8_hopper_blocks[] = {
     &triton_backend,    &trtllm_fp8_backend,        &flashinfer_cutlass_backend,
     &deep_gemm_backend, &cutlass_fp8_backend,       &marlin_backend,
@@ -49,6 +58,8 @@ constexpr const Backend* vllm_fp8_hopper_blocks_ep[] = {&flashinfer_cutlass_back
                                                         &batched_triton_backend};
 constexpr const Backend* vllm_plain[] = {&trtllm_bf16_backend, &flashinfer_cutlass_backend,
                                          &triton_backend, &batched_triton_backend};
+constexpr const Backend* vllm_plain_cpu[] = {&cpu_plain_backend};
+constexpr const Backend* vllm_plain_xpu[] = {&xpu_plain_backend};
 constexpr const Backend* vllm_plain_triton_first[] = {
     &triton_backend, &batched_triton_backend, &trtllm_bf16_backend, &flashinfer_cutlass_backend};
 
@@ -77,8 +88,21 @@ struct Row {
 };
 constexpr Set<WeightKind> any_weights = Set<WeightKind>::all();
 constexpr Row rows[] = {
-    {Engine::vllm, DeviceKind::cpu, any_weights, any_capability, any_layer, vllm_cpu},
-    {Engine::vllm, DeviceKind::xpu, any_weights, any_capability, any_layer, vllm_xpu},
+    {Engine::vllm, DeviceKind::cpu, integers, any_capability, any_layer, vllm_int_cpu},
+    {Engine::vllm, DeviceKind::cpu, {WeightKind::mxfp4}, any_capability, any_layer, vllm_mxfp4_cpu},
+    {Engine::vllm, DeviceKind::cpu, any_fp8, any_capability, any_layer, vllm_fp8_cpu},
+    {Engine::vllm, DeviceKind::cpu, {WeightKind::plain}, any_capability, any_layer, vllm_plain_cpu},
+    {Engine::vllm, DeviceKind::xpu, integers, any_capability, any_layer, vllm_int_xpu},
+    {Engine::vllm,
+     DeviceKind::xpu,
+     {WeightKind::mxfp4},
+     any_capability,
+     deepseek_v4,
+     vllm_mxfp4_deepseek_v4_xpu},
+    {Engine::vllm, DeviceKind::xpu, {WeightKind::mxfp4}, any_capability, any_layer, vllm_mxfp4_xpu},
+    {Engine::vllm, DeviceKind::xpu, {WeightKind::nvfp4}, any_capability, any_layer, vllm_nvfp4_xpu},
+    {Engine::vllm, DeviceKind::xpu, any_fp8, any_capability, any_layer, vllm_fp8_xpu},
+    {Engine::vllm, DeviceKind::xpu, {WeightKind::plain}, any_capability, any_layer, vllm_plain_xpu},
     {Engine::vllm, DeviceKind::cuda, integers, any_capability, any_layer, vllm_int},
     {Engine::vllm, DeviceKind::cuda, {WeightKind::nvfp4}, any_capability, any_layer, vllm_nvfp4},
     {Engine::vllm,
@@ -106,8 +130,7 @@ constexpr Row rows[] = {
      {90, 90},
      any_layer,
      vllm_fp8_hopper_blocks},
-    {Engine::vllm, DeviceKind::cuda, fp8, any_capability, any_layer, vllm_fp8},
-    {Engine::vllm, DeviceKind::cuda, {WeightKind::mxfp8}, any_capability, any_layer, vllm_fp8},
+    {Engine::vllm, DeviceKind::cuda, any_fp8, any_capability, any_layer, vllm_fp8},
     {Engine::vllm,
      DeviceKind::cuda,
      {WeightKind::plain},
@@ -168,8 +191,12 @@ std::span<const Backend* const> foreign_backends() {
       &mx_emulation_backend,
       &cpu_int4_backend,
       &cpu_mxfp4_backend,
+      &cpu_fp8_backend,
+      &cpu_plain_backend,
       &xpu_int4_backend,
       &xpu_mxfp4_backend,
+      &xpu_fp8_backend,
+      &xpu_plain_backend,
       &sglang_marlin_backend,
       &sglang_trtllm_mxint4_backend,
       &api_trtllm_fp4_backend,

@@ -42,8 +42,7 @@ inline constexpr Preparation nothing{
 inline constexpr char reads_rows[] =
     "its kernels read codes and scales in the rows that a checkpoint "
     "has";
-inline constexpr char not_public[] =
-    "how its kernels want weights arranged is not public";
+inline constexpr char not_public[] = "how its kernels want weights arranged is not public";
 inline constexpr char not_described[] =
     "how its kernels want these weights arranged is in none of the "
     "sources that fewbit follows (docs/backends.md)";

@@ -72,8 +72,8 @@ class Set {
 inline constexpr Set<WeightKind> integers{WeightKind::int4, WeightKind::int4_g32,
                                           WeightKind::int4_asym, WeightKind::int4_g32_asym,
                                           WeightKind::int8};
-inline constexpr Set<WeightKind> fp8{WeightKind::fp8_tensor, WeightKind::fp8_channel,
-                                     WeightKind::fp8_block};
+inline constexpr Set<WeightKind> any_fp8{WeightKind::fp8_tensor, WeightKind::fp8_channel,
+                                         WeightKind::fp8_block, WeightKind::mxfp8};
 
 // Compute capabilities, both ends included; 100 is 10.0.
 struct Capability {
@@ -109,6 +109,7 @@ enum class When : std::uint8_t {
   always,
   gated,
   non_gated,
+  swigluoai,
   group_order,     // act-order in groups
   no_group_order,  // none, or static
   hidden_128,      // hidden_size % 128 = 0
@@ -143,12 +144,14 @@ inline constexpr Set<TokenExchange> batched_exchanges{TokenExchange::deepep_low_
 inline constexpr Set<TokenExchange> ordered_exchanges{
     TokenExchange::none, TokenExchange::allgather, TokenExchange::deepep_high_throughput,
     TokenExchange::flashinfer_one_sided, TokenExchange::flashinfer_two_sided};
+// What Triton runs on.
+inline constexpr Set<DeviceKind> triton_devices{DeviceKind::cuda, DeviceKind::xpu};
 inline constexpr DTypeRule bf16_only[] = {{DType::bf16}};
 inline constexpr DTypeRule both_16_bit[] = {{DType::bf16}, {DType::f16}};
 
 // Empty spans and full sets ask for nothing.
 struct Rules {
-  DeviceKind device = DeviceKind::cuda;
+  Set<DeviceKind> devices = {DeviceKind::cuda};
   IsaLevel isa = IsaLevel::generic;  // of a CPU
   std::span<const Capability> capabilities = {};
   std::span<const WeightRule> weights = {};
@@ -159,6 +162,7 @@ struct Rules {
   std::span<const FunctionRule> functions = {};
   bool non_gated = true;
   Set<WeightKind> biases = Set<WeightKind>::all();
+  bool declared_biases = true;  // checkpoints whose loader makes room for them, stored or not
   std::span<const DTypeRule> dtypes = {};
   bool weight_on_input = true;
   ExpertSpread experts = ExpertSpread::any;

@@ -14,6 +14,7 @@ constexpr WeightRule weights[] = {
 constexpr Divisor shapes[] = {{Divisor::Size::intermediate, 128, {WeightKind::fp8_block}}};
 
 constexpr Rules rules{
+    .devices = triton_devices,
     .weights = weights,
     .exchanges = {TokenExchange::none, TokenExchange::allgather,
                   TokenExchange::deepep_high_throughput},

@@ -13,6 +13,7 @@ constexpr Divisor shapes[] = {
 };
 
 constexpr Rules rules{
+    .devices = triton_devices,
     .weights = weights,
     .group_order = false,
     .awq_words = false,

@@ -22,7 +22,7 @@ constexpr Divisor shapes[] = {
 
 // The layout holds neither zero points nor an order of columns.
 constexpr Rules rules{
-    .device = DeviceKind::xpu,
+    .devices = {DeviceKind::xpu},
     .weights = weights,
     .zero_points = false,
     .group_order = false,

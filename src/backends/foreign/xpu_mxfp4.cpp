@@ -15,7 +15,7 @@ constexpr FunctionRule functions[] = {{Activation::silu},
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
 constexpr Rules rules{
-    .device = DeviceKind::xpu,
+    .devices = {DeviceKind::xpu},
     .weights = weights,
     .functions = functions,
     .dtypes = both_16_bit,

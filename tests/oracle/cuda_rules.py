@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layers fit the streaming CUDA kernel on a card: what its thread blocks hold in shared memory.
+
+A block holds, each part from a multiple of 128 bytes on: 16 bytes for each item (up to 8 tokens of
+an expert), 8 for each route, 12 for each expert, 8 tokens' activations in 16 bits for the longer of
+both k in whole cells of 32, two tiles of sums of 1 KiB for each of 16 warps where warps share rows, and
+for each warp two slots of a cell (512 bytes of codes, and the scales of 16 rows of gate and of up)
+or, before that, a count of two bytes for each expert. 4 KiB stay free.
+"""
+CARDS = {"sm_75": (64, 40), "sm_80": (163, 108), "sm_86": (99, 82), "sm_89": (99, 128),
+         "sm_90": (227, 132), "sm_100": (227, 148), "sm_120": (99, 170), "sm_121": (99, 48)}
+WARPS = 16
+
+
+def up(size, multiple):
+    return -(-size // multiple) * multiple
+
+
+def bytes_needed(x, tokens, sums):
+    routes = tokens * x.top_k
+    items = min(routes, x.experts + routes // 8)
+    cells = up(max(x.hidden, x.inter), 32) // 32
+    cell = 512 + 2 * 16 * (32 // x.group)
+    parts = [16 * items, 8 * routes, 12 * x.experts, 512 * cells, 2 * WARPS * 1024 * sums]
+    return sum(up(part, 128) for part in parts) + max(2 * WARPS * cell, 2 * WARPS * x.experts)
+
+
+def verdict(x, tokens):
+    """"fits", why not, or None where it hangs on how warps share rows."""
+    for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
+        if size % 16:
+            return f"{name} {size}, expected a multiple of 16 from 16 to 1048576"
+    if tokens * x.top_k > 8192:
+        return f"tokens {tokens}, expected at most {8192 // x.top_k} with top_k {x.top_k}"
+    available = CARDS[x.device][0] * 1024
+    fits = [bytes_needed(x, tokens, sums) + 4096 <= available for sums in (0, 1)]
+    if all(fits):
+        return "fits"
+    if any(fits):
+        return None
+    return (f"hidden_size {x.hidden} and intermediate_size {x.inter} need more than the shared "
+            f"memory of one thread block, {available} bytes")
