@@ -13,20 +13,12 @@
 namespace fewbit {
 namespace {
 
-Result<void> check_dtype(const Tensor& tensor, DType expected, std::string_view name) {
-  if (tensor.view.dtype == expected) return {};
-  return Error{
-      ErrorCode::corrupt,
-      fmt::format("dtype is {}, expected {}", dtype_name(tensor.view.dtype), dtype_name(expected)),
-      std::string(name)};
-}
-
 // One f32 for the module, or one an expert.
 Result<float> read_global(const Checkpoint& checkpoint, const Module& module,
                           std::int64_t fused_expert) {
   FEWBIT_TRY(const Tensor tensor, part_tensor(checkpoint, module, "weight_scale_2"));
   const std::string_view name = module.part("weight_scale_2");
-  FEWBIT_TRY(check_dtype(tensor, DType::f32, name));
+  FEWBIT_TRY(check_part_dtype(tensor, DType::f32, name));
   const std::size_t count = tensor.view.bytes.size() / sizeof(float);
   const bool per_expert = fused_expert >= 0 && count == static_cast<std::size_t>(module.experts);
   if (count != 1 && !per_expert) {
@@ -61,8 +53,8 @@ Result<Parts> read_parts(const Checkpoint& checkpoint, const Module& module, std
     codes.view.dtype = DType::u8;
     codes.view.shape.back() /= 2;
   }
-  FEWBIT_TRY(check_dtype(codes, DType::u8, module.part("weight")));
-  FEWBIT_TRY(check_dtype(scales, DType::f8_e4m3, module.part("weight_scale")));
+  FEWBIT_TRY(check_part_dtype(codes, DType::u8, module.part("weight")));
+  FEWBIT_TRY(check_part_dtype(scales, DType::f8_e4m3, module.part("weight_scale")));
   return Parts{std::move(codes), std::move(scales)};
 }
 

@@ -24,6 +24,20 @@ bool flag(const Json& entry, std::string_view key) {
   return value != nullptr && value->as_bool().value_or(false);
 }
 
+// The vocabulary has the text under this id, or neither of them.
+Result<void> check_vocabulary(const std::string& text, std::int32_t id, const BpeModel& model,
+                              const std::string& where) {
+  const std::optional<std::int32_t> known = model.find(text);
+  if (known ? *known != id : model.contains(id)) {
+    return corrupt(where, known ? fmt::format("added token {} has id {}, in the vocabulary {}",
+                                              quote(text), id, *known)
+                                : fmt::format("added token {} has id {}, which another token of "
+                                              "the vocabulary has",
+                                              quote(text), id));
+  }
+  return {};
+}
+
 Result<AddedToken> read_added_token(const Json& entry, const BpeModel& model,
                                     const std::string& where) {
   const Json* content = entry.find("content");
@@ -50,14 +64,7 @@ Result<AddedToken> read_added_token(const Json& entry, const BpeModel& model,
                  where};
   }
   const auto small = static_cast<std::int32_t>(number);
-  const std::optional<std::int32_t> known = model.find(text);
-  if (known ? *known != small : model.contains(small)) {
-    return corrupt(where, known ? fmt::format("added token {} has id {}, in the vocabulary {}",
-                                              quote(text), small, *known)
-                                : fmt::format("added token {} has id {}, which another token of "
-                                              "the vocabulary has",
-                                              quote(text), small));
-  }
+  FEWBIT_TRY(check_vocabulary(text, small, model, where));
   return AddedToken{small,
                     text,
                     flag(entry, "special"),

@@ -109,6 +109,24 @@ std::tuple<std::int32_t, std::uint64_t> place(const TensorInfo* info) {
   return {info->shard, info->file_offset};
 }
 
+void keep_rest(const Checkpoint& source, const std::unordered_set<std::string_view>& replaced,
+               QuantizePlan& plan) {
+  for (const TensorInfo& info : source.tensors()) {
+    if (replaced.contains(info.name)) continue;
+    plan.kept.push_back(&info);
+    plan.outputs.push_back({info.name, info.dtype, info.shape});
+  }
+}
+
+// As they lie in the source.
+void sort_by_place(QuantizePlan& plan) {
+  std::sort(plan.kept.begin(), plan.kept.end(),
+            [](const TensorInfo* a, const TensorInfo* b) { return place(a) < place(b); });
+  std::stable_sort(plan.jobs.begin(), plan.jobs.end(), [](const MatrixJob& a, const MatrixJob& b) {
+    return place(a.source) < place(b.source);
+  });
+}
+
 }  // namespace
 
 Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identified& identified,
@@ -146,16 +164,8 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
   // A tied head has no tensor, but loaders ask about it all the same.
   if (!has_head) plan.ignored.emplace_back("lm_head");
   std::sort(plan.ignored.begin(), plan.ignored.end());
-  for (const TensorInfo& info : source.tensors()) {
-    if (replaced.contains(info.name)) continue;
-    plan.kept.push_back(&info);
-    plan.outputs.push_back({info.name, info.dtype, info.shape});
-  }
-  std::sort(plan.kept.begin(), plan.kept.end(),
-            [](const TensorInfo* a, const TensorInfo* b) { return place(a) < place(b); });
-  std::stable_sort(plan.jobs.begin(), plan.jobs.end(), [](const MatrixJob& a, const MatrixJob& b) {
-    return place(a.source) < place(b.source);
-  });
+  keep_rest(source, replaced, plan);
+  sort_by_place(plan);
   return plan;
 }
 
