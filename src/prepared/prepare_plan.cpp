@@ -210,24 +210,23 @@ class Planner {
                  problem.where};
   }
 
-  // What only the weights tell is settled here too: once begun, a layer can be packed.
+  // What only the weights tell is settled here too: once begun, a layer can be packed. Of all
+  // experts, so that every rank is told the same.
   Result<void> check_layout(const PlannedLayer& layer, MoeProblem& problem) const {
     problem.two_scale_experts = 0;
     problem.two_order_experts = 0;
     std::int64_t first = -1;
     const bool scales = may_want_one_global(*layer.backend, problem);
-    for (std::int64_t e = 0; e < layer.slice.experts; ++e) {
-      const std::int64_t number = layer.slice.first_expert + e;
-      const bool orders = !layer.backend->runs_here() &&
-                          stored_orders_differ(source_, layer.experts.modules(number));
+    for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
+      const bool orders =
+          !layer.backend->runs_here() && stored_orders_differ(source_, layer.experts.modules(e));
       if (!scales && !orders) continue;
-      FEWBIT_TRY(const ExpertWeights expert,
-                 read_source_expert(layer, source_, number, problem.where));
+      FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, problem.where));
       const bool two_scales = scales && keeps_two_globals(expert);
       const bool two_orders = orders && keeps_two_orders(expert);
       if (two_scales) ++problem.two_scale_experts;
       if (two_orders) ++problem.two_order_experts;
-      if (first < 0 && (two_scales || two_orders)) first = number;
+      if (first < 0 && (two_scales || two_orders)) first = e;
     }
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};

@@ -176,8 +176,10 @@ class ActOrder(Scratch):
         reason = "gate and up of 4 experts have two act-orders, and the kernels have one for both"
         self.assertIn("described, not preparable: " + reason,
                       run("explain", source, *self.MARLIN, "--engine", "vllm").stdout)
-        self.expect_error("marlin is described, not preparable: " + reason, "the first is expert 0",
-                          args=("prepare", source, "-o", self.out, *self.MARLIN))
+        for split in ((), ("--ep", 2, "--rank", 1), ("--tp", 2, "--rank", 1)):
+            self.expect_error("marlin is described, not preparable: " + reason,
+                              "the first is expert 0",
+                              args=("prepare", source, "-o", self.out, *self.MARLIN, *split))
         self.nothing_left()
         self.prepared("--backend", "reference", "--verify", source=source)
 
