@@ -43,7 +43,7 @@ void print_report(const Options& options, const PrepareReport& report) {
             bytes_text(report.source_bytes), bytes_text(report.output_bytes),
             gigabytes_a_second(report.packed_source_bytes, report.packing_seconds), report.seconds);
   if (!report.verified) return;
-  print_out("  verified: {} files have their hashes, {} experts unpack to the source's bits\n",
+  print_out("  verified: {} files have their hashes, {} experts agree with the source\n",
             report.verified->files, report.verified->experts);
 }
 

@@ -120,7 +120,7 @@ Result<int> check_prepared(const PreparedCheck& check) {
   }
   if (!check.source.empty() && verified) {
     print_out(
-        "{} experts unpack to the source's bits, all other tensors and every field of the manifest "
+        "{} experts agree with the source, all other tensors and every field of the manifest "
         "are the source's\n",
         verified->experts);
   }

@@ -93,18 +93,19 @@ struct Case {
   ExpertWeights expert;
 };
 
-inline Case integer_case(const char* scheme, std::int64_t intermediate) {
+inline Case integer_case(const char* scheme, std::int64_t intermediate,
+                         std::int64_t columns = hidden) {
   std::mt19937 random(7);
   Case c;
-  c.problem.hidden_size = hidden;
+  c.problem.hidden_size = columns;
   c.problem.intermediate_size = intermediate;
   c.problem.num_experts = 1;
   c.problem.gate_up = scheme_from_name(scheme).value();
   c.problem.gate_up.scale->dtype = DType::bf16;
   c.problem.down = c.problem.gate_up;
-  c.expert.gate = integer_matrix(intermediate, hidden, c.problem.gate_up, random);
-  c.expert.up = integer_matrix(intermediate, hidden, c.problem.gate_up, random);
-  c.expert.down = integer_matrix(hidden, intermediate, c.problem.down, random);
+  c.expert.gate = integer_matrix(intermediate, columns, c.problem.gate_up, random);
+  c.expert.up = integer_matrix(intermediate, columns, c.problem.gate_up, random);
+  c.expert.down = integer_matrix(columns, intermediate, c.problem.down, random);
   return c;
 }
 

@@ -77,6 +77,7 @@ std::string word_of(const Refusal& refusal) {
 
 std::string words_of(const std::vector<Refusal>& refusals) {
   std::vector<std::string> words;
+  words.reserve(refusals.size());
   for (const Refusal& refusal : refusals) words.push_back(word_of(refusal));
   std::ranges::sort(words);
   std::string text;
