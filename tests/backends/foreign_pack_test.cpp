@@ -59,6 +59,7 @@ TEST(ForeignPack, SignedCodesGetTheirOffset) {
   const auto packed = pack("sglang_marlin", c);
   ASSERT_TRUE(packed) << packed.error().message();
   EXPECT_EQ(packed->plan.find("w13.zeros"), nullptr);
+  EXPECT_EQ(undone("sglang_marlin", c, *packed), "the same");
   for (std::int64_t k = 0; k < hidden; ++k) {
     ASSERT_EQ(tile_code(*packed, "w13.words", 128, 5, k), code_at(*c.expert.gate, 5, k) ^ 8);
   }
@@ -78,6 +79,7 @@ TEST(ForeignPack, ActOrderIsSortedAndMustBeTheSameForGateAndUp) {
     ASSERT_EQ(packed->at<std::int32_t>("w13.g_idx", k), from * 3 % (hidden / 32));
     ASSERT_EQ(tile_code(*packed, "w13.words", 128, 70, k), code_at(c.expert.up, 6, from));
   }
+  EXPECT_EQ(undone("marlin", c, *packed), "the same");
   c.expert.up.g_idx = act_order(hidden, 32, 5);
   EXPECT_THAT(error_of("marlin", c),
               HasSubstr("w13: its parts have different act-orders, and the kernels one for both: "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
+#include "backends/foreign/undo_integers.hpp"
 
 namespace fewbit {
 namespace foreign {
@@ -44,7 +45,7 @@ const Backend cpu_int4_backend = foreign::backend<foreign::rules>({
     .summary = "vLLM on AMX, 4-bit integers",
     .layout = "cpu_int4_blocks",
     .preparation = {foreign::plan_cpu_int4_experts, foreign::pack_cpu_int4_expert,
-                    foreign::check_cpu_int4},
+                    foreign::check_cpu_int4, foreign::undo_cpu_int4},
 });
 
 }  // namespace fewbit

@@ -3,6 +3,7 @@
 
 #include "backends/foreign/pack_marlin.hpp"
 #include "backends/foreign/pack_packed_fp4.hpp"
+#include "backends/foreign/undo_integers.hpp"
 
 namespace fewbit::foreign::marlin {
 namespace {
@@ -43,7 +44,7 @@ Result<void> undo(const MoeProblem& problem, const MoePlan& plan, const ExpertWe
   if (is(problem, WeightKind::nvfp4)) {
     return undo_packed_fp4(marlin_nvfp4_form, problem, plan, expert, from);
   }
-  if (!is_marlin_float(problem)) return {};
+  if (!is_marlin_float(problem)) return undo_marlin_int(problem, plan, expert, from);
   return undo_marlin_float(problem, plan, expert, from, padding);
 }
 

@@ -14,7 +14,6 @@ Result<MoePlan> plan(const MoeProblem& problem, const ExpertWeights& first,
                      MarlinMxPadding padding);
 Result<void> pack(const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
                   ExpertSpans to, MarlinMxPadding padding);
-// Integers: nothing is taken apart.
 Result<void> undo(const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
                   ConstExpertSpans from, MarlinMxPadding padding);
 

@@ -2,6 +2,7 @@
 #include "backends/foreign/mxint4_rules.hpp"
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
+#include "backends/foreign/undo_integers.hpp"
 
 namespace fewbit {
 namespace foreign {
@@ -21,7 +22,7 @@ const Backend sglang_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .layout = "trtllm_mxint4",
     .only_forced = "--moe-runner-backend flashinfer_trtllm",
     .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
-                    foreign::check_mxint4},
+                    foreign::check_mxint4, foreign::undo_mxint4},
 });
 
 }  // namespace fewbit

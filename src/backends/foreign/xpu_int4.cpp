@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/foreign/pack_int4.hpp"
 #include "backends/foreign/rule_backend.hpp"
+#include "backends/foreign/undo_integers.hpp"
 
 namespace fewbit {
 namespace foreign {
@@ -41,7 +42,7 @@ const Backend xpu_int4_backend = foreign::backend<foreign::rules>({
     .summary = "vLLM on XPU, 4-bit integers",
     .layout = "xpu_int4",
     .preparation = {foreign::plan_xpu_int4_experts, foreign::pack_xpu_int4_expert,
-                    foreign::check_xpu_int4},
+                    foreign::check_xpu_int4, foreign::undo_xpu_int4},
 });
 
 }  // namespace fewbit
