@@ -135,10 +135,12 @@ TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
   // As engines cut; a group that is cut is for their backends to refuse.
   EXPECT_EQ(text({.tensor_ranks = 4, .expert_ranks = 2, .rank = 7}, Dealing::even), "fits");
   EXPECT_EQ(text({.tensor_ranks = 3, .expert_ranks = 1, .rank = 0}, Dealing::even),
-            "layer 3: 80 intermediate features in runs of 16 can't be dealt evenly to 3 ranks, "
+            "layer 3 tensor_ranks: 80 intermediate features in runs of 16 can't be dealt evenly to "
+            "3 ranks, "
             "expected 1, 5 ranks");
-  EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 3, .rank = 0}, Dealing::even),
-            "layer 3: 4 experts can't be dealt evenly to 3 ranks, expected 1, 2, 4 ranks");
+  EXPECT_EQ(
+      text({.tensor_ranks = 1, .expert_ranks = 3, .rank = 0}, Dealing::even),
+      "layer 3 expert_ranks: 4 experts can't be dealt evenly to 3 ranks, expected 1, 2, 4 ranks");
 }
 
 struct Example {
