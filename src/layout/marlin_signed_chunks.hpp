@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "layout/column_words.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/marlin_act8_4bit.hpp"
 #include "layout/marlin_repack.hpp"
@@ -59,19 +60,33 @@ class SignedChunks {
   void read_zeros(std::int64_t k) {
     const Dims dims{.n = matrix_.from.n, .k = job_.zeros.groups};
     if constexpr (by_k) {
-      const bool one_group = group_of(k) == group_of(k + row_k - 1);
+      if (group_of(k) == group_of(k + row_k - 1)) return spread_zeros(group_of(k));
       for (std::int64_t n = 0; n < dims.n; ++n) {
         const auto zero_at = [&](std::int64_t at) {
           const Place place = ZeroWords::place(dims, n, group_of(at));
           return static_cast<std::uint32_t>(read_bits<4>(job_.zeros.words, place));
         };
         std::uint32_t word = 0;
-        for (int i = 0; i < row_k && !one_group; ++i) word |= zero_at(k + i) << (4 * i);
-        zeros_[static_cast<std::size_t>(n)] = one_group ? zero_at(k) * 0x11111111U : word;
+        for (int i = 0; i < row_k; ++i) word |= zero_at(k + i) << (4 * i);
+        zeros_[static_cast<std::size_t>(n)] = word;
       }
     } else {
       const Place place = ZeroWords::place(dims, 0, group_of(k));
       std::memcpy(zeros_.data(), job_.zeros.words.data() + place.byte, zeros_.size() * 4);
+    }
+  }
+
+  // The zero points of one group, each in all codes of its column's word.
+  void spread_zeros(std::int64_t group) {
+    static_assert(!by_k || std::is_same_v<ZeroWords, ColumnWords<4>>);
+    const Dims dims{.n = matrix_.from.n, .k = job_.zeros.groups};
+    const std::byte* from = job_.zeros.words.data() + ZeroWords::place(dims, 0, group).byte;
+    for (std::int64_t n = 0; n < dims.n; n += 8, from += 4) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, from, sizeof word);
+      for (int i = 0; i < 8; ++i) {
+        zeros_[static_cast<std::size_t>(n + i)] = (word >> (4 * i) & 15U) * 0x11111111U;
+      }
     }
   }
 

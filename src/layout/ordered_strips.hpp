@@ -48,7 +48,7 @@ class OrderedStrips {
  private:
   using Rows = StripRows<From::bits>;
   static constexpr std::int64_t chunk_rows = 64;
-  static constexpr std::int64_t cached_bytes = 1 << 20;
+  static constexpr std::int64_t cached_bytes = 1 << 18;
   static constexpr std::int64_t rows_ahead = 8;
 
   // A power of two, so that halves of it are moved by blocks.
@@ -86,10 +86,17 @@ class OrderedStrips {
       const std::int64_t count = std::min(chunk_rows, strip_.k - to.k);
       for (std::int64_t i = 0; i < count; ++i) {
         fetch(to.k + i + rows_ahead);
-        std::memcpy(chunk_.data() + static_cast<std::size_t>(i) * bytes, row(to.k + i), bytes);
+        copy_row(row(to.k + i), bytes, chunk_.data() + static_cast<std::size_t>(i) * bytes);
       }
       into_tiles_.move({.n = strip_.n, .k = count}, 1, to, chunk_.data(), out_.data());
     }
+  }
+
+  // Rows are short: a call for each costs as much as its bytes.
+  static void copy_row(const std::byte* from, std::size_t bytes, std::byte* to) {
+    std::size_t at = 0;
+    for (; at + 64 <= bytes; at += 64) std::memcpy(to + at, from + at, 64);
+    if (at < bytes) std::memcpy(to + at, from + at, bytes - at);
   }
 
   const std::byte* row(std::int64_t k) const {
