@@ -14,6 +14,7 @@
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/validation.hpp"
 #include "select/select.hpp"
 #include "splits.hpp"
@@ -66,10 +67,13 @@ void add_not_runnable(Report& report, const Error& error) {
 void add_config_error(Report& report, const Error& error) {
   if (error.code == ErrorCode::unsupported) return add_not_runnable(report, error);
   report.config_error = error.message();
-  // Without a config it may be no language model at all; a GGUF file never has one.
-  const Level level = report.checkpoint.gguf_metadata() != nullptr ? Level::info
-                      : error.code == ErrorCode::not_found         ? Level::warning
-                                                                   : Level::error;
+  // Without a config it may be no language model at all; a GGUF file never has one, and Mistral's
+  // own releases have params.json in its place.
+  const auto model = read_model_json(report.checkpoint);
+  const bool native = model && model->root != nullptr && model->name != "config.json";
+  const Level level = report.checkpoint.gguf_metadata() != nullptr || native ? Level::info
+                      : error.code == ErrorCode::not_found                   ? Level::warning
+                                                                             : Level::error;
   report.findings.push_back(
       {level, "config-unreadable", error.where, error.what, "a config that describes the model"});
 }

@@ -33,7 +33,8 @@ struct Options : CommonOptions {
 Result<ModelConfig> config_of(const Checkpoint& checkpoint, const Identified& identified) {
   if (checkpoint.gguf_metadata() != nullptr) return read_layer_config(checkpoint, identified);
   Result<ModelConfig> config = read_model_config(checkpoint);
-  if (config || config.error().code != ErrorCode::unsupported) return config;
+  // What only the whole model needs is no matter here.
+  if (config) return config;
   return read_layer_config(checkpoint, identified);
 }
 

@@ -206,8 +206,10 @@ Result<int> show_decoded(const Options& options, const TensorInfo& info, const M
     print_json(out);
   } else {
     print_out("decoded as {}, {}[{}, {}]\n", scheme_text(module.scheme),
-              module.experts > 0 ? fmt::format("{} experts ", module.experts) : "", module.n,
-              module.k);
+              module.experts == 0 ? ""
+                                  : fmt::format("{} {} ", module.experts,
+                                                module.expert == -1 ? "matrices" : "experts"),
+              module.n, module.k);
     print_stats(info, stats);
   }
   return exit_fine;

@@ -47,7 +47,10 @@ Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const Identif
     }
   }
   if (out.moe_layers == 0) {
-    return Error{ErrorCode::unsupported, "the model has no MoE layer",
+    return Error{ErrorCode::unsupported,
+                 config.num_experts > 1 ? "no tensor is known as an expert's, the config states " +
+                                              std::to_string(config.num_experts) + " experts"
+                                        : "the model has no MoE layer",
                  checkpoint.directory().string()};
   }
   return out;

@@ -127,7 +127,7 @@ struct Module {
   int expert = -1;           // -1: not one expert's; -2: all experts in one tensor
   std::int64_t n = 0;        // out_features (rows)
   std::int64_t k = 0;        // in_features; 0 for vectors
-  std::int64_t experts = 0;  // of a fused tensor
+  std::int64_t experts = 0;  // matrices of one fused tensor: experts, in GGUF also heads
   // Fused experts stored as [experts, in, out], packed codes along `in`; n and k as everywhere.
   bool transposed = false;
   // gate_up_proj holds gate and up rows in turn, gate first (gpt-oss); else the gate rows stand

@@ -89,11 +89,12 @@ Result<QuantizedTensor> canonicalize_gguf(const Checkpoint& checkpoint, const Mo
                                           std::int64_t fused_expert) {
   const std::string name(module.part("weight"));
   FEWBIT_TRY(Tensor codes, part_tensor(checkpoint, module, "weight"));
+  Shape& shape = codes.view.shape;
+  if (fused_expert >= 0 && shape.size() == 4) shape = {module.experts, shape[2], shape[3]};
   const std::size_t rank = fused_expert < 0 ? 2 : 3;
-  if (codes.view.shape.size() != rank) {
+  if (shape.size() != rank) {
     return Error{ErrorCode::corrupt,
-                 fmt::format("shape is {} bytes, expected {} dimensions",
-                             shape_text(codes.view.shape), rank),
+                 fmt::format("shape is {} bytes, expected {} dimensions", shape_text(shape), rank),
                  name};
   }
   QuantizedTensor made;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "checkpoint/container.hpp"
+#include "checkpoint/foreign_content.hpp"
 #include "checkpoint/gguf_types.hpp"
 #include "checkpoint/json.hpp"
 #include "checkpoint/relative_name.hpp"
@@ -105,8 +106,11 @@ Result<std::shared_ptr<const Json>> Checkpoint::json_file(std::string_view name)
   if (!file && file.error().code == ErrorCode::not_found) return std::shared_ptr<const Json>();
   if (!file) return file.error();
   const auto bytes = (*file)->bytes();
-  FEWBIT_TRY(Json json, Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                    path.string()));
+  FEWBIT_TRY(expect_json(bytes, path.string()));
+  // Configs are written by Python.
+  FEWBIT_TRY(Json json,
+             Json::parse_python({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                path.string()));
   return std::make_shared<const Json>(std::move(json));
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "checkpoint/foreign_content.hpp"
 #include "checkpoint/gguf.hpp"
 #include "checkpoint/gguf_container.hpp"
 #include "checkpoint/safetensors.hpp"
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view index_name = "model.safetensors.index.json";
 constexpr std::string_view single_name = "model.safetensors";
+constexpr std::string_view index_end = ".safetensors.index.json";
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -89,14 +91,14 @@ Result<std::vector<fs::path>> files_with(std::string_view extension, const fs::p
 }
 
 // Files that look like weights and are not part of the checkpoint.
-Result<void> find_extra_files(Container& container) {
+Result<void> find_extra_files(Container& container, std::string_view extension = ".safetensors") {
   const std::set<fs::path> used(container.paths.begin(), container.paths.end());
-  FEWBIT_TRY(const auto files, files_with(".safetensors", container.directory));
+  FEWBIT_TRY(const auto files, files_with(extension, container.directory));
   for (const fs::path& file : files) {
     if (used.contains(file)) continue;
     container.findings.push_back(
         {Level::info, "extra-file", file.string(),
-         "a .safetensors file that is no part of this checkpoint",
+         fmt::format("a {} file that is no part of this checkpoint", extension),
          fmt::format("only its {} shards; the file is not read", container.paths.size())});
   }
   return {};
@@ -106,6 +108,7 @@ Result<Container> open_index(const fs::path& path) {
   Container container;
   container.directory = folder_of(path);
   FEWBIT_TRY(const auto file, MappedFile::open(path));
+  FEWBIT_TRY(expect_json(file->bytes(), path.string()));
   const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
                               file->bytes().size());
   FEWBIT_TRY(const ShardIndex index, parse_shard_index(text, path.string()));
@@ -142,20 +145,34 @@ void find_lone_shard(Container& container) {
   const int expected = shards_by_name(container.paths.front().stem().string());
   if (expected <= 1) return;
   container.findings.push_back({Level::error, "shard-alone", container.paths.front().string(),
-                                "one shard and no " + std::string(index_name),
+                                fmt::format("one shard and no {}", index_name),
                                 fmt::format("{} shards, by the file's name", expected)});
 }
 
-Result<Container> open_directory(const fs::path& directory) {
+// The usual index, or the only one beside no usual file: "consolidated.safetensors.index.json" of
+// Mistral's own releases. Empty when there is none.
+Result<fs::path> find_index(const fs::path& directory) {
   std::error_code ignored;
-  if (fs::exists(directory / index_name, ignored)) return open_index(directory / index_name);
+  if (fs::exists(directory / index_name, ignored)) return directory / index_name;
+  if (fs::exists(directory / single_name, ignored)) return fs::path();
+  FEWBIT_TRY(auto files, files_with(".json", directory));
+  std::erase_if(
+      files, [](const fs::path& file) { return !file.filename().string().ends_with(index_end); });
+  return files.size() == 1 ? files.front() : fs::path();
+}
+
+Result<Container> open_directory(const fs::path& directory) {
+  FEWBIT_TRY(const fs::path index, find_index(directory));
+  if (!index.empty()) return open_index(index);
   FEWBIT_TRY(const auto files, files_with(".safetensors", directory));
   fs::path chosen = directory / single_name;
   if (files.empty()) {
     FEWBIT_TRY(const auto gguf_files, files_with(".gguf", directory));
     if (!gguf_files.empty()) {
       FEWBIT_TRY(chosen, choose_gguf(gguf_files, directory));
-      return open_gguf(chosen);
+      FEWBIT_TRY(Container container, open_gguf(chosen));
+      FEWBIT_TRY(find_extra_files(container, ".gguf"));
+      return container;
     }
   }
   if (std::find(files.begin(), files.end(), chosen) == files.end()) {
@@ -177,6 +194,27 @@ Result<Container> open_directory(const fs::path& directory) {
   find_lone_shard(container);
   FEWBIT_TRY(find_extra_files(container));
   return container;
+}
+
+// Files beside the shards whose data was not downloaded.
+Result<void> find_pointers(Container& container) {
+  constexpr std::uintmax_t largest_pointer = 1024;
+  std::vector<fs::path> pointers;
+  std::error_code failure;
+  for (fs::directory_iterator at(container.directory, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    std::error_code ignored;
+    if (!at->is_regular_file(ignored) || at->file_size(ignored) > largest_pointer) continue;
+    const auto file = MappedFile::open(at->path());
+    if (file && is_lfs_pointer((*file)->bytes())) pointers.push_back(at->path());
+  }
+  if (failure) return system_error("list", failure.value(), container.directory);
+  std::sort(pointers.begin(), pointers.end());
+  for (const fs::path& path : pointers) {
+    container.findings.push_back({Level::warning, "lfs-pointer", path.string(), "a Git LFS pointer",
+                                  "the file itself, as `git lfs pull` gets it"});
+  }
+  return {};
 }
 
 // A GGUF file under another name. Whether the file can be read at all is reported by the reader.
@@ -207,7 +245,11 @@ Result<Container> open_container(const fs::path& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (failure) return system_error("open", failure.value(), path);
-  if (status.type() == fs::file_type::directory) return open_directory(path);
+  if (status.type() == fs::file_type::directory) {
+    FEWBIT_TRY(Container container, open_directory(path));
+    FEWBIT_TRY(find_pointers(container));
+    return container;
+  }
   if (path.extension() == ".json") return open_index(path);
   if (path.extension() == ".gguf" || begins_as_gguf(path)) return open_gguf(path);
   return open_single(path);

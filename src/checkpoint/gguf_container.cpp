@@ -104,6 +104,15 @@ void adopt_metadata(Container& container, Part& first) {
   container.gguf = std::move(metadata);
 }
 
+// What stands beside a model for images or sounds: "mmproj-F16.gguf". A file that can't be read is
+// named when it is opened.
+bool is_projector(const fs::path& path) {
+  const auto file = MappedFile::open(path);
+  if (!file || !is_gguf((*file)->bytes())) return false;
+  const auto header = parse_gguf((*file)->bytes(), path.string());
+  return header && header->metadata.architecture() == "clip";
+}
+
 }  // namespace
 
 std::optional<GgufSplitName> parse_gguf_split_name(const std::string& file_name) {
@@ -156,6 +165,9 @@ Result<fs::path> choose_gguf(const std::vector<fs::path>& files, const fs::path&
     if (split) split->number = 1;
     models.insert(split ? gguf_split_file_name(*split) : name);
     names.push_back(quote(name));
+  }
+  if (models.size() > 1) {
+    std::erase_if(models, [&](const std::string& name) { return is_projector(directory / name); });
   }
   if (models.size() == 1) return directory / *models.begin();
   return Error{ErrorCode::not_found,

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "checkpoint/json_python.hpp"
 #include "core/quote.hpp"
 
 namespace fewbit {
@@ -55,12 +56,14 @@ std::string short_reason(std::string_view text) {
 class Builder {
  public:
   Builder(const char* begin, const char* const* consumed, std::string where,
-          const JsonLimits& limits, const Json::TakeMember* take_member)
+          const JsonLimits& limits, const Json::TakeMember* take_member,
+          const PythonNumbers* python)
       : begin_(begin),
         consumed_(consumed),
         where_(std::move(where)),
         limits_(limits),
-        take_member_(take_member) {}
+        take_member_(take_member),
+        python_(python) {}
 
   // Events of the parser; false stops it, with error_ set.
   bool null() { return add(Json()); }
@@ -77,13 +80,19 @@ class Builder {
     std::from_chars(number.text.data(), end, number.value);
     return add(Json(std::move(number)));
   }
-  bool string(std::string& value) { return add(Json(std::move(value))); }
+  bool string(std::string& value) {
+    if (auto number = stand_in()) return add(Json(*std::move(number)));
+    return add(Json(std::move(value)));
+  }
   bool binary(const std::vector<std::uint8_t>& /*value*/) { return false; }  // never in text
   bool start_object(std::size_t /*size*/) { return open(Json(Json::Object{})); }
   bool start_array(std::size_t /*size*/) { return open(Json(Json::Array{})); }
   bool end_array() { return close(); }
   bool end_object() { return check_duplicates() && close(); }
   bool key(std::string& name) {
+    if (const auto number = stand_in()) {
+      return fail(ErrorCode::corrupt, position(), number->text + " as a key");
+    }
     Frame& frame = frames_.back();
     frame.key = std::move(name);
     key_ends_.push_back(position());
@@ -110,6 +119,11 @@ class Builder {
   };
 
   std::size_t position() const { return static_cast<std::size_t>(*consumed_ - begin_); }
+
+  // The number that the string just read stands for.
+  std::optional<Json::Number> stand_in() const {
+    return python_ != nullptr ? python_->ending_at(position()) : std::nullopt;
+  }
 
   bool fail(ErrorCode code, std::size_t at, const std::string& what) {
     error_ = Error{code, fmt::format("byte {}: {}", at, what), where_};
@@ -196,6 +210,7 @@ class Builder {
   std::string where_;
   JsonLimits limits_;
   const Json::TakeMember* take_member_;
+  const PythonNumbers* python_;
   std::optional<Error> error_;
   std::optional<Error> member_error_;
   std::vector<std::string> handed_over_;  // keys of members of the root
@@ -223,10 +238,9 @@ Result<void> check_text(std::string_view text, const std::string& where, const J
 }
 
 Result<Json> parse_text(std::string_view text, const std::string& where, const JsonLimits& limits,
-                        const Json::TakeMember* take_member) {
-  FEWBIT_TRY(check_text(text, where, limits));
+                        const Json::TakeMember* take_member, const PythonNumbers* python) {
   const char* consumed = text.data();
-  Builder builder(text.data(), &consumed, where, limits, take_member);
+  Builder builder(text.data(), &consumed, where, limits, take_member, python);
   const bool complete =
       nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed),
                                 CountingIterator(text.data() + text.size(), &consumed), &builder);
@@ -237,12 +251,21 @@ Result<Json> parse_text(std::string_view text, const std::string& where, const J
 
 Result<Json> Json::parse(std::string_view text, const std::string& where,
                          const JsonLimits& limits) {
-  return parse_text(text, where, limits, nullptr);
+  FEWBIT_TRY(check_text(text, where, limits));
+  return parse_text(text, where, limits, nullptr, nullptr);
+}
+
+Result<Json> Json::parse_python(std::string_view text, const std::string& where,
+                                const JsonLimits& limits) {
+  FEWBIT_TRY(check_text(text, where, limits));
+  const PythonNumbers numbers(text);
+  return parse_text(numbers.strict_text(), where, limits, nullptr, &numbers);
 }
 
 Result<Json> Json::parse_members(std::string_view text, const std::string& where,
                                  const JsonLimits& limits, const TakeMember& take) {
-  return parse_text(text, where, limits, &take);
+  FEWBIT_TRY(check_text(text, where, limits));
+  return parse_text(text, where, limits, &take, nullptr);
 }
 
 }  // namespace fewbit

@@ -24,7 +24,7 @@ struct JsonLimits {
 
 // Objects keep the order of the file. Numbers keep their kind: integers exactly (64 bits, signed or
 // unsigned), others as double with their original text, so that dump() gives them back unchanged. A
-// double that is not finite has no JSON form and becomes null.
+// double that is not finite has no JSON form and becomes null, unless it was read: see dump().
 class Json {
  public:
   struct Number {
@@ -63,7 +63,7 @@ class Json {
   std::optional<bool> as_bool() const;
   std::optional<std::int64_t> as_int64() const;
   std::optional<std::uint64_t> as_uint64() const;
-  std::optional<double> as_double() const;  // any number
+  std::optional<double> as_double() const;  // any finite number
   const std::string* as_string() const;
   const Array* as_array() const;
   const Object* as_object() const;
@@ -79,7 +79,8 @@ class Json {
   void append_member(std::string key, Json value);
 
   // indent < 0: one line without spaces. Valid UTF-8 is kept, control characters are escaped, other
-  // bytes become U+FFFD.
+  // bytes become U+FFFD. Infinity is written as 1e400, which RFC 8259 allows and Python reads as
+  // Infinity; NaN as null.
   std::string dump(int indent = -1) const;
 
   // Strict RFC 8259: duplicate keys, invalid UTF-8, comments, trailing text, NaN, depth, size and
@@ -88,8 +89,13 @@ class Json {
   static Result<Json> parse(std::string_view text, const std::string& where,
                             const JsonLimits& limits = {});
 
-  // The same for an object whose members are handed over one by one and not kept: memory is that of
-  // one member and all keys. max_values counts for each member. The first error of take() is the
+  // As parse(), and numbers as Python's json module has them: Infinity, -Infinity, NaN, and 1e400
+  // for Infinity. as_double() gives none of them.
+  static Result<Json> parse_python(std::string_view text, const std::string& where,
+                                   const JsonLimits& limits = {});
+
+  // As parse() for an object whose members are handed over one by one and not kept: memory is that
+  // of one member and all keys. max_values counts for each member. The first error of take() is the
   // result when the text is otherwise right. Returns the root: an empty object, or what else stands
   // there.
   using TakeMember = std::function<Result<void>(Member member)>;

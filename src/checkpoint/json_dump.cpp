@@ -60,6 +60,14 @@ void append_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+// Also for what Python's module reads only.
+std::string strict_number(const Json& value) {
+  std::string text = value.number_text();
+  if (text == "NaN") return "null";
+  if (text == "Infinity") return "1e400";
+  return text == "-Infinity" ? "-1e400" : text;
+}
+
 class Dumper {
  public:
   Dumper(std::string& out, int indent) : out_(out), indent_(indent) {}
@@ -78,7 +86,7 @@ class Dumper {
     } else if (const auto flag = value.as_bool()) {
       out_ += *flag ? "true" : "false";
     } else {
-      out_ += value.is_number() ? value.number_text() : "null";
+      out_ += value.is_number() ? strict_number(value) : "null";
     }
   }
 

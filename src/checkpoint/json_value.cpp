@@ -65,7 +65,9 @@ std::optional<std::uint64_t> Json::as_uint64() const {
 }
 
 std::optional<double> Json::as_double() const {
-  if (const auto* value = std::get_if<Number>(&value_)) return value->value;
+  if (const auto* value = std::get_if<Number>(&value_)) {
+    return std::isfinite(value->value) ? std::optional(value->value) : std::nullopt;
+  }
   if (const auto* value = std::get_if<std::int64_t>(&value_)) return static_cast<double>(*value);
   if (const auto* value = std::get_if<std::uint64_t>(&value_)) return static_cast<double>(*value);
   return std::nullopt;

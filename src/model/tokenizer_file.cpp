@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "checkpoint/foreign_content.hpp"
 #include "core/quote.hpp"
 #include "model/unicode_nfc.hpp"
 
@@ -55,6 +56,7 @@ Result<Json> read_tokenizer_file(const std::filesystem::path& path) {
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size()))) {
     return Error{ErrorCode::io, fmt::format("could not read {} bytes", bytes), where};
   }
+  FEWBIT_TRY(expect_json(std::as_bytes(std::span(text)), where));
   FEWBIT_TRY(Json root, Json::parse(text, where));
   if (!root.is_object()) {
     return Error{ErrorCode::corrupt, fmt::format("found {}, expected an object", root.kind()),

@@ -9,7 +9,7 @@ namespace fewbit {
 
 std::string value_text(const Json& value) {
   constexpr std::size_t longest = 80;
-  std::string text = value.dump();
+  std::string text = value.is_number() ? value.number_text() : value.dump();
   if (text.size() > longest) text = text.substr(0, longest) + "…";
   return text;
 }
@@ -84,7 +84,7 @@ Result<std::optional<double>> ConfigSection::number(Keys keys) const {
   const Entry entry = find(keys);
   if (!entry) return std::optional<double>{};
   const std::optional<double> value = entry.value->as_double();
-  if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a number");
+  if (!value) return refuse(ErrorCode::corrupt, entry.key, *entry.value, "a finite number");
   FEWBIT_TRY(agree(keys));
   return value;
 }

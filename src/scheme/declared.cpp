@@ -11,6 +11,7 @@
 #include "core/ascii.hpp"
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/model_json.hpp"
 
 namespace fewbit {
 namespace {
@@ -214,8 +215,8 @@ std::string plain_statement(const Declaration& declaration) {
 
 Result<Declared> read_declared(const Checkpoint& checkpoint) {
   Declared declared;
-  FEWBIT_TRY(auto config, checkpoint.json_file("config.json"));
-  if (config != nullptr) declare_config(declared, config, "config.json");
+  FEWBIT_TRY(const ModelJson config, read_model_json(checkpoint));
+  if (config.root != nullptr) declare_config(declared, config.root, config.name);
 
   FEWBIT_TRY(auto modelopt, checkpoint.json_file("hf_quant_config.json"));
   if (modelopt != nullptr) {

@@ -50,17 +50,22 @@ std::string foreign_scale(const Draft& draft) {
   return "";
 }
 
-void set_sizes(Module& module, const Shape& shape) {
+// Blocks in more than two dimensions are that many matrices: of experts, or of attention heads
+// (attn_k_b, attn_v_b).
+void set_sizes(Module& module, const TensorInfo& info) {
+  const Shape& shape = shape_in_elements(info);
   module.n = shape.size() == 1 ? shape[0] : shape[shape.size() - 2];
   module.k = shape.size() == 1 ? 0 : shape.back();
-  if (module.expert == all_experts && shape.size() == 3) module.experts = shape[0];
+  if (shape.size() == 3) module.experts = shape[0];
+  // No product overflows: the elements of a tensor are counted.
+  if (shape.size() == 4 && info.blocks) module.experts = shape[0] * shape[1];
 }
 
 // `own_scale`: the architecture has scales of its own.
 void claim(Draft& draft, bool own_scale) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo& main = weight != nullptr ? *weight : *draft.tensors.front();
-  set_sizes(draft.module, shape_in_elements(main));
+  set_sizes(draft.module, main);
   draft.claim(main.blocks ? gguf_scheme(*main.blocks) : plain_scheme(main.dtype));
   draft.module.evidence.clear();
   for (std::size_t i = 0; i < draft.tensors.size(); ++i) {
@@ -69,6 +74,10 @@ void claim(Draft& draft, bool own_scale) {
         stored_type_name(*draft.tensors[i]), shape_text(shape_in_elements(*draft.tensors[i])));
   }
   if (main.blocks) draft.module.unreadable = obstacle(*main.blocks);
+  if (main.blocks && main.blocks->shape.size() == 1 && draft.module.unreadable.empty()) {
+    draft.module.unreadable =
+        fmt::format("blocks of shape {}, expected a matrix", shape_text(main.blocks->shape));
+  }
   if (draft.module.unreadable.empty()) draft.module.unreadable = foreign_scale(draft);
   const bool factor = draft.has("weight.scale") || (draft.has("scale") && !own_scale);
   if (!main.blocks && factor) {

@@ -12,6 +12,7 @@
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/model_hints.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
 
@@ -111,14 +112,20 @@ void decide_producer(const Inventory& inventory, Identified& out) {
                   example.name, example.evidence, says);
 }
 
+// A model's config that says nothing of codes makes other loaders take them for weights; a shard
+// without a config may be any part of a release.
+bool is_model_config(const Inventory& inventory) {
+  return inventory.hidden_size.has_value() && inventory.num_layers.has_value();
+}
+
 void compare_with_config(const Inventory& inventory, Identified& out) {
   const Declaration* declared = inventory.declared.first();
   if (declared == nullptr) {
     // A GGUF file says everything itself.
     if (out.producer != Producer::unquantized && !inventory.gguf) {
       out.findings.push_back(
-          {Level::info, "config-missing", "config.json",
-           "no quantization_config and no hf_quant_config.json",
+          {is_model_config(inventory) ? Level::warning : Level::info, "config-missing",
+           "config.json", "no quantization_config and no hf_quant_config.json",
            out.producer == Producer::unknown
                ? std::string("a config that names their quantizer")
                : fmt::format("a config for {} tensors", producer_name(out.producer))});
@@ -173,8 +180,8 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
     take_hints(read_model_hints(*gguf), inventory);
   } else {
     FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
-    FEWBIT_TRY(const auto config, checkpoint.json_file("config.json"));
-    if (config != nullptr) take_hints(read_model_hints(*config), inventory);
+    FEWBIT_TRY(const ModelJson config, read_model_json(checkpoint));
+    if (config.root != nullptr) take_hints(read_model_hints(*config.root), inventory);
   }
   inventory.drafts = group_tensors(checkpoint.tensors());
   for (const Reader& reader : readers()) reader.claim(inventory);

@@ -8,6 +8,7 @@
 #include "core/quote.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/gguf_layer_config.hpp"
+#include "scheme/model_json.hpp"
 
 namespace fewbit {
 namespace {
@@ -17,6 +18,41 @@ constexpr std::int64_t most = INT32_MAX;
 bool any_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
   return std::ranges::any_of(beginnings,
                              [&](std::string_view start) { return name.starts_with(start); });
+}
+
+// Of a model that hears and speaks too, the part that thinks.
+const Json& language_model(const Json& root) {
+  const Json* thinker = root.find("thinker_config");
+  return thinker != nullptr && thinker->is_object() && root.find("text_config") == nullptr
+             ? *thinker
+             : root;
+}
+
+// One integer, also where it is stated once a layer, or in DBRX's section of the experts.
+Result<std::optional<std::int64_t>> one_integer(const ConfigSection& config,
+                                                ConfigSection::Keys keys) {
+  ConfigSection::Entry entry = config.find(keys);
+  if (const auto section = config.find({"ffn_config"}); !entry && section) {
+    for (const std::string_view key : keys) {
+      const Json* value = section.value->find(key);
+      if (value != nullptr) entry = {key, value};
+    }
+  }
+  if (!entry) return std::optional<std::int64_t>{};
+  const Json* value = entry.value;
+  const Json::Array* list = value->as_array();
+  if (list != nullptr && !list->empty() && std::ranges::all_of(*list, [&](const Json& item) {
+        return item.as_int64() && item.as_int64() == list->front().as_int64();
+      })) {
+    value = &list->front();
+  }
+  const auto number = value->as_int64();
+  if (!number || *number < 1 || *number > most) {
+    return config.refuse(ErrorCode::corrupt, entry.key, *entry.value,
+                         fmt::format("an integer from 1 to {}, or a list of one such", most));
+  }
+  FEWBIT_TRY(config.agree(keys));
+  return number;
 }
 
 bool has_correction_bias(const Identified& identified) {
@@ -42,8 +78,12 @@ Result<void> read_router(const ConfigSection& config, const Identified& identifi
                          ModelConfig& model) {
   RouterParams& router = model.router;
   FEWBIT_TRY(router.score, read_score(config, identified));
-  FEWBIT_TRY(const std::int64_t top_k, config.required_integer(top_k_keys, 1, most));
-  router.top_k = static_cast<int>(top_k);
+  FEWBIT_TRY(const auto top_k, one_integer(config, top_k_keys));
+  if (!top_k) {
+    // Says which key is missing.
+    FEWBIT_TRY(config.required_integer(top_k_keys, 1, most));
+  }
+  router.top_k = static_cast<int>(top_k.value_or(1));
   FEWBIT_TRY(const auto renormalize, config.boolean(renormalize_keys));
   // Their own defaults; the others renormalize.
   const bool by_default = !any_of(model.model_type, {"qwen2_moe", "olmoe", "deepseek_v2"});
@@ -70,6 +110,11 @@ Result<void> read_activation(const ConfigSection& config, ModelConfig& model) {
   return {};
 }
 
+bool has_experts(const Identified& identified) {
+  return std::ranges::any_of(identified.modules,
+                             [](const Module& module) { return module.expert != -1; });
+}
+
 // Draft layers stand behind the model's own and are not asked about.
 void find_moe_layers(const Identified& identified, ModelConfig& model) {
   model.moe_layer.assign(static_cast<std::size_t>(model.num_layers), false);
@@ -88,22 +133,34 @@ Result<ModelConfig> read_layer_config(const Checkpoint& checkpoint, const Identi
     find_moe_layers(identified, model);
     return model;
   }
-  FEWBIT_TRY(const std::shared_ptr<const Json> root, checkpoint.json_file("config.json"));
-  const std::string where = (checkpoint.directory() / "config.json").string();
-  if (root == nullptr) return Error{ErrorCode::not_found, "file does not exist", where};
-  if (!root->is_object()) {
-    return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", root->kind()), where};
+  FEWBIT_TRY(const ModelJson file, read_model_json(checkpoint));
+  const std::string where = (checkpoint.directory() / file.name).string();
+  if (file.root == nullptr) return Error{ErrorCode::not_found, "file does not exist", where};
+  if (!file.root->is_object()) {
+    return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", file.root->kind()),
+                 where};
   }
-  const ConfigSection config(*root, where);
+  const ConfigSection config(language_model(*file.root), where);
   ModelConfig model;
   FEWBIT_TRY(auto model_type, config.string({"model_type"}));
   model.model_type = std::move(model_type).value_or("");
-  FEWBIT_TRY(model.hidden_size, config.required_integer({"hidden_size"}, 1, most));
+  FEWBIT_TRY(const auto experts, one_integer(config, num_experts_keys));
+  if (!experts && !has_experts(identified)) {
+    return Error{ErrorCode::unsupported,
+                 "the model has no MoE layer: no number of experts, and no tensor is an expert's",
+                 where};
+  }
+  FEWBIT_TRY(model.hidden_size, config.required_integer({"hidden_size", "d_model"}, 1, most));
   // A model of any depth has fewer layers than this.
-  FEWBIT_TRY(model.num_layers, config.required_integer({"num_hidden_layers"}, 1, 1 << 16));
-  FEWBIT_TRY(model.num_experts, config.required_integer(num_experts_keys, 1, most));
+  FEWBIT_TRY(model.num_layers,
+             config.required_integer({"num_hidden_layers", "num_layers", "n_layers"}, 1, 1 << 16));
+  if (experts) {
+    model.num_experts = *experts;
+  } else {
+    FEWBIT_TRY(model.num_experts, config.required_integer(num_experts_keys, 1, most));
+  }
   FEWBIT_TRY(const auto expert_size,
-             config.integer({"moe_intermediate_size", "expert_ffn_hidden_size"}, 1, most));
+             one_integer(config, {"moe_intermediate_size", "expert_ffn_hidden_size"}));
   model.moe_intermediate_size = expert_size.value_or(0);  // the tensors know
   FEWBIT_TRY(const auto positions, config.integer({"max_position_embeddings"}, 1, most));
   model.max_positions = positions.value_or(2048);

@@ -36,9 +36,9 @@ Json without_quantization(const Json& config) {
 }
 
 bool is_config_file(const std::filesystem::path& path) {
-  constexpr std::array<std::string_view, 5> names = {"config.json", "hf_quant_config.json",
-                                                     "quantize_config.json", "quant_config.json",
-                                                     "quantization_config.json"};
+  constexpr std::array<std::string_view, 6> names = {
+      "config.json",       "hf_quant_config.json",     "quantize_config.json",
+      "quant_config.json", "quantization_config.json", "params.json"};
   return std::find(names.begin(), names.end(), path.filename().string()) != names.end();
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/checked.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
@@ -22,9 +23,9 @@ bool is_fused_qkv(const Module& module) {
 }
 
 std::optional<std::array<std::int64_t, 3>> qkv_rows(const Checkpoint& checkpoint, std::int64_t n) {
-  const auto root = checkpoint.json_file("config.json");
-  if (!root || *root == nullptr) return std::nullopt;
-  const ConfigSection config(**root, "config.json");
+  const auto file = read_model_json(checkpoint);
+  if (!file || file->root == nullptr) return std::nullopt;
+  const ConfigSection config(*file->root, file->name);
   const std::int64_t heads = size_of(config, {"num_attention_heads"});
   std::int64_t kv_heads = size_of(config, {"num_key_value_heads"});
   std::int64_t width = size_of(config, {"head_dim"});

@@ -9,6 +9,7 @@
 #include "checkpoint/gguf_metadata.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/model_hints.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 
 // Sizes that the config states; empty where it doesn't.
 struct Sizes {
-  std::string source;  // "config.json"
+  std::string source;  // "config.json", "params.json"
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> expert_inner;
   std::optional<std::int64_t> experts;
@@ -33,10 +34,10 @@ std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::
   return value ? *value : std::nullopt;
 }
 
-Sizes read_sizes(const Json& root) {
-  const ConfigSection config(root, "config.json");
+Sizes read_sizes(const ModelJson& file) {
+  const ConfigSection config(*file.root, file.name);
   Sizes sizes;
-  sizes.source = "config.json";
+  sizes.source = file.name;
   // Latent experts do not have the model's width.
   if (!config.find({"moe_latent_size"})) sizes.hidden = size_of(config, {"hidden_size"});
   // A list a layer is nobody's single size.
@@ -80,22 +81,22 @@ Sizes read_sizes(const GgufMetadata& metadata) {
 // Empty when the checkpoint states none.
 std::optional<Sizes> stated_sizes(const Checkpoint& checkpoint) {
   if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_sizes(*metadata);
-  const auto config = checkpoint.json_file("config.json");
-  if (!config || *config == nullptr) return std::nullopt;
-  return read_sizes(**config);
+  const auto config = read_model_json(checkpoint);
+  if (!config || config->root == nullptr) return std::nullopt;
+  return read_sizes(*config);
 }
 
 // One thing under several names of config.json.
 void validate_names(Validation& validation) {
   if (validation.checkpoint.gguf_metadata() != nullptr) return;
-  const auto file = validation.checkpoint.json_file("config.json");
-  if (!file || *file == nullptr) return;
-  const ConfigSection config(**file, "config.json");
+  const auto file = read_model_json(validation.checkpoint);
+  if (!file || file->root == nullptr) return;
+  const ConfigSection config(*file->root, file->name);
   for (const ConfigSection::Keys& keys :
        {num_experts_keys, top_k_keys, group_keys, score_keys, renormalize_keys, scaling_keys}) {
     const auto agrees = config.agree(keys);
     if (agrees) continue;
-    validation.groups.add(Role::router, {Level::error, "config-names-differ", "config.json",
+    validation.groups.add(Role::router, {Level::error, "config-names-differ", file->name,
                                          agrees.error().what, "one value"});
   }
 }
@@ -142,7 +143,8 @@ void validate_size(Validation& validation, const Sizes& sizes, const Module& mod
         fmt::format("[{}, {}]", module.n, module.k),
         fmt::format("[{}, {}] by {}", size_text(expected.n), size_text(expected.k), sizes.source));
   }
-  if (module.experts > 0 && sizes.experts && module.experts != *sizes.experts) {
+  if (module.expert == all_experts && module.experts > 0 && sizes.experts &&
+      module.experts != *sizes.experts) {
     validation.add(module, Level::error, "config-experts", module.name,
                    fmt::format("{} experts", module.experts),
                    fmt::format("{} by {}", *sizes.experts, sizes.source));

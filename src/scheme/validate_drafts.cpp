@@ -7,6 +7,7 @@
 #include <set>
 
 #include "scheme/config_section.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -41,10 +42,10 @@ bool is_draft(const Module& module, std::int64_t layers) {
 }
 
 std::optional<std::int64_t> layer_count(const Checkpoint& checkpoint) {
-  const auto config = checkpoint.json_file("config.json");
-  if (!config || *config == nullptr) return std::nullopt;
+  const auto config = read_model_json(checkpoint);
+  if (!config || config->root == nullptr) return std::nullopt;
   const auto count =
-      ConfigSection(**config, "config.json").integer({"num_hidden_layers"}, 1, INT32_MAX);
+      ConfigSection(*config->root, config->name).integer({"num_hidden_layers"}, 1, INT32_MAX);
   return count ? *count : std::nullopt;
 }
 

@@ -163,7 +163,9 @@ void validate_fused_counts(Validation& validation) {
     layers[layer_path(module.name)].router = &module;
   }
   for (const Module& module : validation.identified.modules) {
-    if (module.layer < 0 || module.experts < 1 || !module.unreadable.empty()) continue;
+    if (module.layer < 0 || module.expert != all_experts || module.experts < 1 ||
+        !module.unreadable.empty())
+      continue;
     First& first = layers[layer_path(module.name)];
     if (first.fused == nullptr) {
       first.fused = &module;

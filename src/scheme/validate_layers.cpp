@@ -10,6 +10,7 @@
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "scheme/model_hints.hpp"
+#include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -71,8 +72,8 @@ std::string text_of(unsigned bits) {
 // Without num_layers where nothing states it.
 ModelHints hints_of(const Checkpoint& checkpoint) {
   if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_model_hints(*metadata);
-  const auto config = checkpoint.json_file("config.json");
-  return config && *config != nullptr ? read_model_hints(**config) : ModelHints{};
+  const auto config = read_model_json(checkpoint);
+  return config && config->root != nullptr ? read_model_hints(*config->root) : ModelHints{};
 }
 
 // By the path before the number: "layers", "talker.model.layers", "blk".

@@ -212,7 +212,7 @@ std::string cut_text(const Cut& cut, std::string_view unit_name) {
 std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes) {
   std::int64_t count = 0;
   for (const Module& module : identified.modules) {
-    if (module.layer < 0) continue;
+    if (module.layer < 0 || module.expert == -1) continue;
     count = std::max({count, module.experts, module.expert + std::int64_t{1}});
   }
   return count > 0 ? sizes.experts.value_or(count) : 0;

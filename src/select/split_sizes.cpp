@@ -2,6 +2,7 @@
 #include "checkpoint/gguf_metadata.hpp"
 #include "fewbit/checkpoint.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/model_json.hpp"
 #include "select/split_plan.hpp"
 
 namespace fewbit {
@@ -29,9 +30,9 @@ SplitSizes read_split_sizes(const Checkpoint& checkpoint) {
     sizes.experts = size_of(*metadata, "expert_count");
     return sizes;
   }
-  const auto file = checkpoint.json_file("config.json");
-  if (!file || *file == nullptr) return sizes;
-  const ConfigSection config(**file, "config.json");
+  const auto file = read_model_json(checkpoint);
+  if (!file || file->root == nullptr) return sizes;
+  const ConfigSection config(*file->root, file->name);
   sizes.heads = size_of(config, {"num_attention_heads"});
   sizes.kv_heads = size_of(config, {"num_key_value_heads"});
   // Latent attention keeps one compressed head for all: nothing is divided by key/value heads.

@@ -68,6 +68,68 @@ TEST(Json, DoublesFromCodeReadBackAsDoubles) {
   EXPECT_EQ(Json(std::numeric_limits<double>::quiet_NaN()).dump(), "null");
 }
 
+TEST(JsonOfPython, ReadsNumbersThatAreNotFinite) {
+  const std::string text =
+      R"({"a": [0.0, Infinity], "NaN": -Infinity, "c": NaN, "d": [1e400,-1.5E+999], "e": "Infinity\"NaN"})";
+  const Result<Json> json = Json::parse_python(text, "config.json");
+  ASSERT_TRUE(json) << json.error().message();
+  for (const Json* value :
+       {&json->find("a")->as_array()->back(), json->find("NaN"), json->find("c"),
+        &json->find("d")->as_array()->front(), &json->find("d")->as_array()->back()}) {
+    EXPECT_TRUE(value->is_number());
+    EXPECT_EQ(value->as_double(), std::nullopt);
+    EXPECT_EQ(value->as_int64(), std::nullopt);
+  }
+  EXPECT_EQ(json->find("c")->number_text(), "NaN");
+  EXPECT_EQ(*json->find("e")->as_string(), "Infinity\"NaN");
+  // Strict text, which Python reads as the same numbers, NaN apart.
+  EXPECT_EQ(json->dump(),
+            R"({"a":[0.0,1e400],"NaN":-1e400,"c":null,"d":[1e400,-1.5E+999],"e":"Infinity\"NaN"})");
+}
+
+TEST(JsonOfPython, OtherNumbersStayWhatTheyAre) {
+  const std::string tiny = "[0." + std::string(400, '0') + "1,1e-400,0e400,1e308,0." +
+                           std::string(400, '0') + "1e401,1" + std::string(300, '0') + "]";
+  const Result<Json> json = Json::parse_python(tiny, "t");
+  ASSERT_TRUE(json) << json.error().message();
+  for (const Json& value : *json->as_array()) EXPECT_TRUE(value.as_double().has_value());
+  const Result<Json> huge = Json::parse_python("[1" + std::string(400, '0') + "]", "t");
+  ASSERT_TRUE(huge) << huge.error().message();
+  EXPECT_EQ(huge->as_array()->front().as_double(), std::nullopt);
+}
+
+TEST(JsonOfPython, AllElseIsAsStrict) {
+  for (const std::string text : {"{NaN: 1}",
+                                 "[NaN",
+                                 "[NaNs]",
+                                 "[-NaN]",
+                                 "[+Infinity]",
+                                 "[- Infinity]",
+                                 "[1Infinity]",
+                                 "[nan]",
+                                 "[Infinity1]",
+                                 "[01e400]",
+                                 "[1.e400]",
+                                 "[.5]",
+                                 "[1e]",
+                                 "[1e400e1]",
+                                 "{\"a\":1,\"a\":NaN}",
+                                 "[\"NaN]",
+                                 "",
+                                 "NaN NaN",
+                                 "[1,,NaN]",
+                                 "\"\\"}) {
+    EXPECT_FALSE(Json::parse_python(text, "t")) << text;
+  }
+  for (const std::string text : {"[Infinity]", "[-Infinity]", "[NaN]", "[1e400]", "[-1e400]"}) {
+    EXPECT_FALSE(Json::parse(text, "t")) << text;
+    EXPECT_TRUE(Json::parse_python(text, "t")) << text;
+  }
+  const Result<Json> late = Json::parse_python("[Infinity, oops]", "t");
+  ASSERT_FALSE(late);
+  EXPECT_THAT(late.error().message(), HasSubstr("byte 12"));
+}
+
 TEST(Json, NumbersDoNotDependOnTheLocale) {
   const std::string before = std::setlocale(LC_NUMERIC, nullptr);
   const bool comma = std::setlocale(LC_NUMERIC, "de_DE.UTF-8") != nullptr;

@@ -246,7 +246,6 @@ INFORMS = {
     "draft-scheme",
     "layers-prediction",
     "bias-zero",
-    "config-missing",
     "config-methods-differ",
     "tokenizer-missing",
     "model-not-runnable",

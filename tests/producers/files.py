@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a checkpoint that are damaged or do not fit together."""
 
+import copy
 import json
 from dataclasses import dataclass, field
 
 import numpy as np
 from case import Case, bf16, with_fault, write_safetensors
-from small_model import plain_model
+from small_model import fp8_model, plain_model
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
@@ -147,8 +148,119 @@ FILE_FAULTS = {
 }
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+def pointer(name):
+    """A file whose data was not downloaded."""
+    return damage(lambda folder: (folder / name).write_text(POINTER))
+
+
+def pointers():
+    for name, rule in [
+        ("model.safetensors.index.json", "expected JSON text, this is a Git LFS pointer"),
+        ("config.json", "expected JSON text, this is a Git LFS pointer"),
+        (SECOND, "expected a safetensors file, this is a Git LFS pointer"),
+        ("tokenizer.json", "Git LFS pointer"),
+        ("tokenizer.model", "lfs-pointer"),
+    ]:
+        case = sharded(f"fault-files-pointer-{name}")
+        pointer(name)(case)
+        case.faults = (rule,) if name != "tokenizer.json" else ("lfs-pointer", "tokenizer-unreadable")
+        yield case
+
+
+def native_index():
+    """Mistral's own releases; beside the usual index they are not read."""
+    case = sharded("files-consolidated-index")
+    damage(lambda folder: (folder / "model.safetensors.index.json").rename(folder / "consolidated.safetensors.index.json"))(case)
+    yield case
+    broken = copy.deepcopy(case)
+    broken.name = "fault-files-consolidated-index"
+    broken.index["weight_map"]["model.layers.0.ghost.weight"] = SECOND
+    broken.faults = ("index-tensor-missing",)
+    yield broken
+    both = sharded("files-two-indexes")
+    damage(lambda folder: (folder / "consolidated.safetensors.index.json").write_text("{}"))(both)
+    yield both
+
+
+def native_release(name, **params):
+    """params.json of Mistral in place of config.json."""
+    case = fp8_model(name)
+    config = case.config
+    size = {native: config[usual] for native, usual in NATIVE.items() if usual in config}
+    moe = {native: config[usual] for native, usual in NATIVE_MOE.items() if usual in config}
+    quantization = {"quant_method": "fp8", **config["quantization_config"]}
+    case.files["params.json"] = {**size, "moe": moe, "quantization": quantization} | params
+    write = case.write
+
+    def without_config(folder):
+        write(folder)
+        (folder / "config.json").unlink()
+
+    case.write = without_config
+    return case
+
+
+NATIVE = {
+    "dim": "hidden_size",
+    "n_layers": "num_hidden_layers",
+    "hidden_dim": "intermediate_size",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+    "vocab_size": "vocab_size",
+}
+NATIVE_MOE = {
+    "num_experts": "num_experts",
+    "num_experts_per_tok": "num_experts_per_tok",
+    "expert_hidden_dim": "moe_intermediate_size",
+}
+
+
+def native_releases():
+    case = native_release("native-params")
+    case.notes = ("config-unreadable",)
+    yield case
+    for name, params, rules in [
+        ("dim", {"dim": 7}, ("config-size",)),
+        ("experts", {"moe": {"num_experts": 3}}, ("config-experts",)),
+        ("layers", {"n_layers": 9}, ("layers-missing",)),
+        ("undeclared", {"quantization": None}, ("config-missing",)),
+    ]:
+        fault = native_release(f"fault-native-{name}", **params)
+        fault.faults = rules
+        yield fault
+
+
+def undeclared_shard():
+    """Without a config of the model nothing is known to be missing."""
+    case = fp8_model("config-missing-of-a-shard")
+    case.config = {}
+    case.notes = ("config-missing",)
+    yield case
+
+
+def python_numbers():
+    """Numbers as Python's json module writes them, where fewbit needs none and where it does."""
+    case = plain_model("config-infinity")
+    case.config |= {"time_step_limit": [0.0, float("inf")], "low": float("-inf"), "mean": float("nan")}
+    case.files["generation_config.json"] = '{"top_p": Infinity, "far": 1e400}'
+    yield case
+    for name, value in [("infinity", float("inf")), ("nan", float("nan"))]:
+        fault = plain_model(f"fault-config-{name}")
+        fault.config["rms_norm_eps"] = value
+        fault.faults = ("config-unreadable",)
+        yield fault
+
+
 def cases():
     yield sharded("no-fault-files")
+    yield from pointers()
+    yield from native_index()
+    yield from native_releases()
+    yield from undeclared_shard()
+    yield from python_numbers()
     for rule, apply in FILE_FAULTS.items():
         yield with_fault(sharded, "files", rule, apply, ("extra-file", "metadata-differs"))
     outside = sharded("fault-files-weight_map-outside")

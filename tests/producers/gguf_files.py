@@ -88,6 +88,53 @@ def names_of_experts():
         yield case
 
 
+def attention_heads(kind, rank=3):
+    """MLA's attn_k_b and attn_v_b: a matrix of blocks for each head, decoded and kept in its shape."""
+    case = moe(f"gguf-heads-{kind.lower()}-{rank}", "Q8_0")
+    rng = random(case.name)
+    for tensor, shape in [("attn_k_b", (4, 16, 32)), ("attn_v_b", (4, 8, 64))]:
+        name = f"blk.0.{tensor}.weight"
+        shape = (2, 2, *shape[1:]) if rank == 4 else shape
+        data, case.values[name] = blocks(rng, kind, shape)
+        case.tensors[name] = (kind, data)
+        case.schemes[f"blk.0.{tensor}"] = f"GGUF {kind}"
+        case.values[name] = case.values[name].reshape(4, *shape[-2:])
+    return case
+
+
+def blocks_of_a_vector():
+    case = moe("fault-gguf-blocks-of-a-vector", "Q8_0")
+    data, _ = blocks(random(case.name), "Q8_0", (1, 64))
+    case.tensors["blk.0.attn_norm.weight"] = ("Q8_0", data[0])
+    case.faults = ("module-unreadable",)
+    return case
+
+
+def beside_a_model(name, architecture):
+    """Another GGUF file in the folder."""
+    case = moe(name, "Q8_0")
+    other = GgufCase("other", {"v.patch_embd.weight": ("F32", np.ones((4, 4), np.float32))}, architecture=architecture)
+    write = case.write
+
+    def write_both(folder):
+        write(folder)
+        other.write(folder / "other")
+        (folder / "other" / "model.gguf").rename(folder / "mmproj-F16.gguf")
+        (folder / "other").rmdir()
+
+    case.write = write_both
+    return case
+
+
+def companions():
+    case = beside_a_model("gguf-with-projector", "clip")
+    case.notes = ("extra-file",)
+    yield case
+    two = beside_a_model("fault-gguf-two-models", "llama")
+    two.schemes, two.faults = {}, ("2 GGUF models",)
+    yield two
+
+
 def every_vector(kind):
     """So many random codes that hardly one of at most 2048 vectors is missing."""
     name = f"gguf-{kind.lower()}-every-vector"
@@ -195,6 +242,11 @@ def cases():
     for kind in raw_gguf.TYPES:
         yield raw_gguf.whole(f"gguf-{kind.lower().replace(' ', '-')}", kind)
     yield from names_of_experts()
+    for kind in ["Q8_0", "Q4_0", "MXFP4"]:
+        yield attention_heads(kind)
+    yield attention_heads("Q8_0", 4)
+    yield blocks_of_a_vector()
+    yield from companions()
     yield plain_types()
     yield integers()
     yield doubles()

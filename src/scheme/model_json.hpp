@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "checkpoint/json.hpp"
+#include "fewbit/checkpoint.hpp"
+
+namespace fewbit {
+
+// The file that describes the model: config.json, or, where there is none, params.json of Mistral's
+// own releases with its keys under the names of config.json beside them.
+struct ModelJson {
+  std::shared_ptr<const Json> root;  // nullptr when neither exists
+  std::string name = "config.json";
+};
+Result<ModelJson> read_model_json(const Checkpoint& checkpoint);
+
+}  // namespace fewbit
