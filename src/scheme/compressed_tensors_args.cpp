@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view known_keys[] = {
     "num_bits", "type",     "symmetric", "group_size",  "strategy", "block_structure",
-    "dynamic",  "actorder", "observer",  "scale_dtype", "zp_dtype", "observer_kwargs"};
+    "dynamic",  "actorder", "observer",  "scale_dtype", "zp_dtype", "observer_kwargs",
+    "is_mx"};  // AutoRound's
 
 constexpr std::string_view strategies[] = {"tensor", "channel",      "group",    "block",
                                            "token",  "tensor_group", "attn_head"};
@@ -121,6 +122,8 @@ void read_codes(const Json& args, const std::string& where, std::vector<Finding>
       note(odd, where, "type", *type, "\"int\" or \"float\"");
     }
   }
+  const Json* dynamic = value_of(args, "dynamic");
+  out.fixed = dynamic != nullptr && dynamic->as_bool() == false;
   if (const Json* symmetric = value_of(args, "symmetric")) {
     out.symmetric = symmetric->as_bool().value_or(true);
   }

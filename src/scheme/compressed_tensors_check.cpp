@@ -116,8 +116,11 @@ void check_compressed_tensors(Inventory& inventory) {
     names.push_back(draft.module.name);
     check.run(draft);
   }
-  for (Finding& finding : config->findings(names)) inventory.findings.push_back(std::move(finding));
   for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+  const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
+  for (Finding& finding : config->findings(names, context)) {
     inventory.findings.push_back(std::move(finding));
   }
 }

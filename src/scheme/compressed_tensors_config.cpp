@@ -172,9 +172,10 @@ const CtGroup* CtConfig::group_of(const Module& module) const {
   return nullptr;
 }
 
-std::vector<Finding> CtConfig::findings(std::span<const std::string_view> modules) const {
+std::vector<Finding> CtConfig::findings(std::span<const std::string_view> modules,
+                                        const ListContext& context) const {
   std::vector<Finding> out = odd_;
-  for (Finding& finding : targets_->report(modules)) out.push_back(std::move(finding));
+  for (Finding& finding : targets_->report(modules, context)) out.push_back(std::move(finding));
   for (const std::string& name : unknown_classes_) {
     out.push_back({Level::info, "config-target-class", where_, quote(name),
                    "Linear, Embedding, or names of modules: files hold no classes"});

@@ -18,6 +18,7 @@ struct CtArgs {
   bool bits_usable = true;  // num_bits is a width, or absent
   bool floating = false;    // type "float", else "int"
   bool symmetric = true;
+  bool fixed = false;                      // "dynamic": false, in so many words
   std::optional<std::int64_t> group_size;  // of strategy group; -1 and null are none
   std::optional<Granularity> block;        // block_structure, also as "128x128"
   std::string strategy;                    // as written; empty when left to be inferred
@@ -45,7 +46,8 @@ class CtConfig {
   const std::string& format() const { return format_; }
   const std::vector<CtGroup>& groups() const { return groups_; }
   // What is odd in the block itself, and targets that match nothing.
-  std::vector<Finding> findings(std::span<const std::string_view> modules) const;
+  std::vector<Finding> findings(std::span<const std::string_view> modules,
+                                const ListContext& context) const;
 
  private:
   void read_block(const Json& block);

@@ -213,6 +213,23 @@ std::string plain_statement(const Declaration& declaration) {
   }
 }
 
+bool written_by_auto_round(const Declaration& declaration) {
+  const Json& block = *declaration.block;
+  if (declaration.producer == Producer::auto_round) return true;
+  if (!block.is_object()) return false;
+  if (block.find("autoround_version") != nullptr) return true;
+  const Json* meta = block.find("meta");
+  const Json* tool = meta != nullptr && meta->is_object() ? meta->find("quantizer") : nullptr;
+  for (const Json* one : {block.find("provider"), tool}) {
+    if (one == nullptr) continue;
+    const std::string text = lower_ascii(one->dump());
+    for (const std::string_view name : {"auto-round", "auto_round", "autoround"}) {
+      if (text.find(name) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 Result<Declared> read_declared(const Checkpoint& checkpoint) {
   Declared declared;
   FEWBIT_TRY(const ModelJson config, read_model_json(checkpoint));

@@ -38,6 +38,10 @@ std::string declared_problem(const Json& block);
 // key/value cache alone.
 std::string plain_statement(const Declaration& declaration);
 
+// Whether AutoRound wrote it in another producer's format: "provider": "auto-round",
+// autoround_version, its name among the quantizers.
+bool written_by_auto_round(const Declaration& declaration);
+
 // Errors only when a config file can't be read or is not JSON.
 Result<Declared> read_declared(const Checkpoint& checkpoint);
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "core/ascii.hpp"
 #include "core/quote.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/modelopt_config.hpp"
@@ -72,20 +74,50 @@ void check_methods(Inventory& inventory) {
                                 std::move(expected)});
 }
 
+// Quark's rotations; those that it folds into both neighbours (r1, r2) need nothing at run time.
+bool is_rotation(const Json& algorithm) {
+  const Json* name = algorithm.is_object() ? algorithm.find("name") : nullptr;
+  const std::string* text = name != nullptr ? name->as_string() : algorithm.as_string();
+  if (text == nullptr) return false;
+  const std::string lower = lower_ascii(*text);
+  constexpr std::string_view names[] = {"quarot", "rotation", "spinquant", "hadamard"};
+  if (std::none_of(std::begin(names), std::end(names),
+                   [&](std::string_view one) { return lower.find(one) != std::string::npos; })) {
+    return false;
+  }
+  const auto flag = [&](std::string_view key) -> std::optional<bool> {
+    const Json* value = algorithm.is_object() ? algorithm.find(key) : nullptr;
+    return value != nullptr ? value->as_bool() : std::nullopt;
+  };
+  return flag("r4") != false || flag("online_r1_rotation") == true;
+}
+
+// The key that says so; empty when none does.
+std::string_view rotation_key(const Declaration& declaration) {
+  for (const std::string_view key : {"rotation_config", "rotation"}) {
+    if (said(*declaration.block, key) != nullptr) return key;
+  }
+  constexpr std::string_view steps = "algo_config";
+  const Json* list = said(*declaration.block, steps);
+  if (declaration.producer != Producer::quark || list == nullptr) return {};
+  if (list->as_array() == nullptr) return is_rotation(*list) ? steps : std::string_view();
+  const bool any = std::any_of(list->as_array()->begin(), list->as_array()->end(), is_rotation);
+  return any ? steps : std::string_view();
+}
+
 // Weights that were multiplied by an orthogonal matrix: right only with its inverse at run time.
 void check_rotation(Inventory& inventory, const Declaration& declaration) {
-  for (const std::string_view key : {"rotation_config", "rotation"}) {
-    if (said(*declaration.block, key) == nullptr) continue;
-    inventory.findings.push_back(
-        {Level::error, "config-rotation", declaration.where, fmt::format("a {}", key),
-         "weights as the model has them: rotated ones need the inverse on the activations"});
-    for (Draft& draft : inventory.drafts) {
-      Module& module = draft.module;
-      if (!module.scheme.quantized() || !module.unreadable.empty()) continue;
-      module.unreadable =
-          fmt::format("rotated, as {} of {} says: its values need the inverse on the activations",
-                      key, declaration.where);
-    }
+  const std::string_view key = rotation_key(declaration);
+  if (key.empty()) return;
+  inventory.findings.push_back(
+      {Level::error, "config-rotation", declaration.where, fmt::format("{} {}", key.starts_with('a') ? "an" : "a", key),
+       "weights as the model has them: rotated ones need the inverse on the activations"});
+  for (Draft& draft : inventory.drafts) {
+    Module& module = draft.module;
+    if (!module.scheme.quantized() || !module.unreadable.empty()) continue;
+    module.unreadable =
+        fmt::format("rotated, as {} of {} says: its values need the inverse on the activations",
+                    key, declaration.where);
   }
 }
 

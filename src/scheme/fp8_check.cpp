@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/checked.hpp"
 #include "core/quote.hpp"
@@ -54,8 +55,18 @@ std::optional<Stored> stored_scale(const Draft& draft, const Granularity& block)
   return Stored{scale.name, fit->rows, *fit};
 }
 
+// Families whose fused matrix is [q; k; v], whoever wrote it.
+bool is_ordered_qkv(std::string_view model_type, std::string_view module) {
+  constexpr std::pair<std::string_view, std::string_view> known[] = {
+      {"bailing", "query_key_value"}, {"chatglm", "query_key_value"}, {"phi3", "qkv_proj"}};
+  return std::any_of(std::begin(known), std::end(known), [&](const auto& one) {
+    return model_type.starts_with(one.first) && module.ends_with(one.second);
+  });
+}
+
 // What the number of rows means for those who fuse or split the matrix.
-void check_rows(const Draft& draft, const Stored& stored, FindingGroups& groups) {
+void check_rows(std::string_view model_type, const Draft& draft, const Stored& stored,
+                FindingGroups& groups) {
   const Module& module = draft.module;
   const Granularity& grid = module.scheme.scale->granularity;
   if (!is_block(grid)) return;
@@ -68,7 +79,7 @@ void check_rows(const Draft& draft, const Stored& stored, FindingGroups& groups)
                 fmt::format("read as {} pieces of {} rows, each in blocks of {}", stored.fit.pieces,
                             module.n / stored.fit.pieces, stored.fit.block_rows)});
   }
-  if (is_fused_qkv(module)) {
+  if (is_fused_qkv(module) && !is_ordered_qkv(model_type, module.name)) {
     groups.add(
         module.role,
         {Level::warning, "fused-order-unknown", module.name,
@@ -142,7 +153,7 @@ void check_fp8(Inventory& inventory) {
     if (!is_f8(module.scheme) || !module.scheme.scale || !module.unreadable.empty()) continue;
     const auto stored = stored_scale(draft, block);
     if (!stored) continue;
-    check_rows(draft, *stored, groups);
+    check_rows(inventory.model_type, draft, *stored, groups);
     if (!config) continue;
     check_block(*config, module, *stored, groups);
     check_format(*config, module, groups);

@@ -193,6 +193,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   }
   check_declared(inventory);
   check_module_rules(inventory);
+  check_static_activations(inventory);
   spread_activation(inventory.drafts);
 
   Identified out;

@@ -95,8 +95,12 @@ IntegerSpec spec_of(const IntegerConfig& config, const std::string& module) {
 }
 
 std::string exclusion_of(const IntegerConfig& config, const Module& module) {
+  // GPTQ's own lists hold empty rules, which change nothing, and its lm_head outranks them.
+  const bool gptq = config.producer == Producer::gptq;
+  const bool no_head = gptq && module.role == Role::head && config.lm_head == false;
   if (const IntegerRule* rule = config.rules.find(module.name)) {
-    return rule->excludes ? "rule " + quote(rule->text) : "";
+    if (rule->excludes) return "rule " + quote(rule->text);
+    if (!no_head && !(gptq && rule->spec.empty())) return "";
   }
   for (const std::string& part : config.excluded) {
     if (module.name.find(part) != std::string::npos) return "entry " + quote(part);

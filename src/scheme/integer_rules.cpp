@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "scheme/required_literal.hpp"
+
 namespace fewbit {
 
 IntegerSpec IntegerSpec::with(const IntegerSpec& over) const {
@@ -30,23 +32,44 @@ Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
   const std::string text =
       anchor == Anchor::start ? std::string(regex) : ".*?(?:" + std::string(regex) + ")";
   FEWBIT_TRY(ModulePattern pattern, ModulePattern::compile(PatternKind::regex, text, where));
+  literals_.reset();
+  found_.clear();
   patterns_.push_back({std::move(pattern), rules_.size()});
   rules_.push_back(std::move(rule));
   return {};
 }
 
 const IntegerRule* IntegerRules::find(std::string_view module) const {
-  const auto named = names_.find(std::string(module));
+  const std::string name(module);
+  const auto named = names_.find(name);
   if (named != names_.end()) return &rules_[named->second];
-  for (const Pattern& each : patterns_) {
+  if (patterns_.empty()) return nullptr;
+  const auto [at, is_new] = found_.try_emplace(name);
+  if (is_new) at->second = find_pattern(module);
+  return at->second ? &rules_[*at->second] : nullptr;
+}
+
+// Patterns in their order, without those whose literal the name lacks.
+std::optional<std::size_t> IntegerRules::find_pattern(std::string_view module) const {
+  if (literals_ == nullptr) {
+    std::vector<std::string> literals;
+    literals.reserve(patterns_.size());
+    for (const Pattern& each : patterns_) {
+      literals.push_back(required_literal(PatternKind::regex, each.pattern.text()));
+    }
+    literals_ = std::make_shared<const LiteralIndex>(std::move(literals));
+  }
+  for (const std::size_t number : literals_->candidates(module)) {
+    const Pattern& each = patterns_[number];
     if (!each.usable) continue;
+    ++tries_;
     const Result<bool> hit = each.pattern.matches(module);
-    if (hit && *hit) return &rules_[each.rule];
+    if (hit && *hit) return each.rule;
     if (hit || hit.error().code != ErrorCode::limit) continue;
     each.usable = false;
     limits_.push_back(hit.error());
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 }  // namespace fewbit

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/json.hpp"
+#include "scheme/literal_index.hpp"
 #include "scheme/module_match.hpp"
 
 namespace fewbit {
@@ -22,6 +24,7 @@ struct IntegerSpec {
   std::optional<bool> symmetric;
   std::optional<bool> act_order;
 
+  bool empty() const { return !bits && !group_size && !symmetric && !act_order; }
   // What `over` states counts, the rest stays.
   IntegerSpec with(const IntegerSpec& over) const;
 };
@@ -44,6 +47,8 @@ class IntegerRules {
                            const std::string& where);
   // nullptr: no rule for this module.
   const IntegerRule* find(std::string_view module) const;
+  // Matches of patterns that were really tried.
+  std::uint64_t tries() const { return tries_; }
   // Patterns that backtracked without bound on some module; they are not used after that.
   const std::vector<Error>& limits() const { return limits_; }
 
@@ -53,10 +58,15 @@ class IntegerRules {
     std::size_t rule = 0;
     mutable bool usable = true;
   };
+  std::optional<std::size_t> find_pattern(std::string_view module) const;
+
   std::vector<IntegerRule> rules_;
   std::unordered_map<std::string, std::size_t> names_;
   std::vector<Pattern> patterns_;
-  mutable std::vector<Error> limits_;  // found while matching
+  mutable std::vector<Error> limits_;                     // found while matching
+  mutable std::shared_ptr<const LiteralIndex> literals_;  // of the patterns, made when first needed
+  mutable std::unordered_map<std::string, std::optional<std::size_t>> found_;
+  mutable std::uint64_t tries_ = 0;
 };
 
 }  // namespace fewbit

@@ -16,7 +16,7 @@ std::span<const Reader> readers() {
       {Producer::compressed_tensors, claim_compressed_tensors, check_compressed_tensors},
       {Producer::gptq, claim_integer_words, check_integer_words},
       {Producer::ternary, claim_ternary, nullptr},
-      {Producer::bitsandbytes, claim_bitsandbytes, nullptr},
+      {Producer::bitsandbytes, claim_bitsandbytes, check_bitsandbytes},
       {Producer::fp8, claim_fp8, check_fp8},
       {Producer::unknown, claim_other_producers, nullptr},
       {Producer::unquantized, claim_unquantized, nullptr},

@@ -13,6 +13,7 @@
 #include "scheme/modelopt_formats.hpp"
 #include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/near_names.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -99,10 +100,24 @@ void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
 void check_algorithm(const ModeloptConfig& config, const Module& module, FindingGroups& groups) {
   if (module.scheme.producer != Producer::modelopt || !module.unreadable.empty()) return;
   const std::string algorithm = modelopt_algorithm(config, module.name);
-  if (algorithm == "MIXED_PRECISION" || modelopt_algorithm_fits(algorithm, module)) return;
+  const bool no_low_rank = algorithm == "NVFP4_SVD" && module.part("svdquant_lora_a").empty();
+  const bool fits = !no_low_rank && modelopt_algorithm_fits(algorithm, module);
+  if (algorithm == "MIXED_PRECISION" || fits) return;
   groups.add(module.role, {Level::warning, "config-algorithm", module.name,
                            scheme_text(module.scheme) + ": " + module.evidence,
-                           fmt::format("{} says quant_algo {}", config.where, algorithm)});
+                           fmt::format("{} says quant_algo {}{}", config.where, algorithm,
+                                       no_low_rank ? ", which has svdquant_lora parts" : "")});
+}
+
+// Mixed, and nothing says which module is what.
+void check_mixed(Inventory& inventory, const std::vector<ModeloptConfig>& configs) {
+  const bool named = std::any_of(configs.begin(), configs.end(), [](const ModeloptConfig& config) {
+    return config.quantized_layers.has_value() || config.groups_differ;
+  });
+  if (named || configs.front().algorithm != "MIXED_PRECISION") return;
+  inventory.findings.push_back({Level::warning, "config-algorithm", configs.front().where,
+                                "quant_algo MIXED_PRECISION without quantized_layers",
+                                "a table of modules with the algorithm of each"});
 }
 
 // Algorithms that fewbit has never heard of: the tensors are read for what they are.
@@ -129,6 +144,7 @@ void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
   std::sort(names.begin(), names.end());
   std::int64_t count = 0;
   std::string first;
+  bool behind = inventory.num_layers.has_value();
   for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
     const std::string_view wanted = layer.inner;
     bool found = false;
@@ -137,13 +153,19 @@ void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
          !found && at != names.end() && at->starts_with(wanted); ++at) {
       found = at->size() == wanted.size() || (*at)[wanted.size()] == '.';
     }
-    if (!found && count++ == 0) first = layer.name;
+    if (found) continue;
+    // Releases leave out the layers that predict tokens.
+    const bool extra =
+        inventory.num_layers && is_behind_last_layer(layer.name, *inventory.num_layers);
+    if (count++ == 0 || (behind && !extra)) first = layer.name;
+    behind = behind && extra;
   }
   if (count == 0) return;
   inventory.findings.push_back(
-      {Level::warning, "config-layer-unknown", config.where,
+      {behind ? Level::info : Level::warning, "config-layer-unknown", config.where,
        fmt::format("{} entries of quantized_layers match nothing, such as {}", count, first),
-       "names of modules in the file"});
+       behind ? fmt::format("nothing: the model has {} layers", *inventory.num_layers)
+              : std::string("names of modules in the file")});
 }
 
 // With the first excluded entry that the other place lacks.
@@ -175,6 +197,7 @@ void check_modelopt(Inventory& inventory) {
   const Expectation expectation(config);
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
   check_known(inventory, config);
+  check_mixed(inventory, configs);
   check_layers_exist(inventory, config);
   for (const Draft& draft : inventory.drafts) {
     check_module(inventory, config, expectation, draft.module, groups);

@@ -53,6 +53,18 @@ std::vector<std::string> group_sizes_of(const Json& block) {
   return sizes;
 }
 
+bool groups_differ(const Json& block) {
+  const Json* groups = block.find("config_groups");
+  const Json::Object* members = groups != nullptr ? groups->as_object() : nullptr;
+  if (members == nullptr) return false;
+  if (members->size() > 1) return true;
+  return std::any_of(members->begin(), members->end(), [](const auto& one) {
+    const std::vector<std::string> targets = strings_of(one.second, "targets");
+    return std::any_of(targets.begin(), targets.end(),
+                       [](const std::string& target) { return target != "Linear"; });
+  });
+}
+
 std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   const Json* table = block.find("quantized_layers");
   if (table == nullptr || table->as_object() == nullptr) return std::nullopt;
@@ -92,6 +104,7 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   }
   config.group_sizes = group_sizes_of(block);
   config.quantized_layers = layers_of(block);
+  config.groups_differ = groups_differ(block);
   return config;
 }
 

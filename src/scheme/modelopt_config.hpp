@@ -22,6 +22,7 @@ struct ModeloptConfig {
   std::optional<std::vector<Layer>> quantized_layers;
   // group_size at the top and of config_groups, as JSON text.
   std::vector<std::string> group_sizes;
+  bool groups_differ = false;  // config_groups are several, or name modules
   std::string where;
 
   bool operator==(const ModeloptConfig& other) const;

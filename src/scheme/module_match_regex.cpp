@@ -48,8 +48,9 @@ Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::st
   state->pattern = std::string(pattern);
   state->where = where;
   state->code.reset(pcre2_compile(pcre2_units(text), text.size(),
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
-                                  context.get()));
+                                  // Asked for when matching, it would keep the compiled code idle.
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_ANCHORED,
+                                  &code, &offset, context.get()));
   if (!state->code) {
     return Error{
         ErrorCode::corrupt,
@@ -69,11 +70,14 @@ Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::st
 Result<bool> PythonRegex::match(std::string_view text) const {
   const State& s = *state_;
   const auto run = [&](std::uint32_t options) {
-    return pcre2_match(s.code.get(), pcre2_units(text), text.size(), 0, options | PCRE2_ANCHORED,
-                       s.data.get(), s.context.get());
+    return pcre2_match(s.code.get(), pcre2_units(text), text.size(), 0, options, s.data.get(),
+                       s.context.get());
   };
   int found = run(0);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = run(PCRE2_NO_JIT);
+  // Compiled code counts its steps in another way: the interpreter's count decides everywhere.
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT) {
+    found = run(PCRE2_NO_JIT);
+  }
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;
   const bool limit = found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||

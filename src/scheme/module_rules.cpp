@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "scheme/fused_names.hpp"
+#include "scheme/required_literal.hpp"
 
 namespace fewbit {
 namespace {
@@ -53,6 +54,10 @@ bool begins_with_name(const ModulePattern& pattern) {
   }
   if (text.starts_with('^')) text.remove_prefix(1);
   return !text.empty() && !has_any(text.substr(0, 1), ".*?[(\\");
+}
+
+bool ends_with_wrapper(std::string_view pattern) {
+  return pattern.ends_with("linear") || pattern.ends_with("linear$");
 }
 
 // What every name that a glob matches begins with.
@@ -132,6 +137,37 @@ Dialect rule_dialect(Producer producer) {
 ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries)
     : dialect_(dialect), entries_(std::move(entries)) {
   for (std::size_t i = 0; i < entries_.size(); ++i) add_entry(i);
+  if (!patterns_.empty()) index_literals();
+}
+
+// Substrings are also found without a wrapper's prefix.
+void ModuleRules::index_literals() {
+  std::vector<std::string> literals;
+  literals.reserve(patterns_.size());
+  for (const auto& [entry, pattern] : patterns_) {
+    pattern_entries_.push_back(entry);
+    std::string literal = required_literal(pattern.kind(), pattern.text());
+    if (pattern.kind() == PatternKind::substring) literal = without_wrapper_prefix(literal);
+    literals.push_back(std::move(literal));
+    any_prefixed_ = any_prefixed_ || begins_with_name(pattern);
+    any_suffixed_ = any_suffixed_ || ends_with_wrapper(pattern.text());
+  }
+  literals_.emplace(std::move(literals));
+}
+
+// Entries, in order, of the patterns that may match under any spelling.
+std::vector<std::size_t> ModuleRules::candidates(Spellings& module) const {
+  std::vector<std::size_t> out;
+  if (!literals_) return out;
+  literals_->candidates(module.name(), out);
+  if (any_prefixed_) {
+    for (const std::string& other : module.others()) literals_->candidates(other, out);
+  }
+  if (any_suffixed_) literals_->candidates(std::string(module.name()) + ".linear", out);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  for (std::size_t& number : out) number = pattern_entries_[number];
+  return out;
 }
 
 void ModuleRules::add_entry(std::size_t entry) {
@@ -203,6 +239,7 @@ std::span<const std::string> ModuleRules::Spellings::others() {
 
 bool ModuleRules::hits(std::size_t entry, std::string_view name) const {
   if (limits_.contains(entry)) return false;
+  ++tries_;
   const Result<bool> result = patterns_.at(entry).matches(name);
   if (!result) limits_.emplace(entry, result.error());
   return result && *result;
@@ -227,8 +264,7 @@ bool ModuleRules::prefixed_hits(std::size_t entry, Spellings& module) const {
 bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
   if (hits(entry, module.name()) || prefixed_hits(entry, module)) return true;
   const std::string_view text = patterns_.at(entry).text();
-  return (text.ends_with("linear") || text.ends_with("linear$")) &&
-         hits(entry, std::string(module.name()) + ".linear");
+  return ends_with_wrapper(text) && hits(entry, std::string(module.name()) + ".linear");
 }
 
 std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
@@ -236,7 +272,7 @@ std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
   if (first) return first;
   Spellings module(name);
-  for (const auto& [entry, pattern] : patterns_) {
+  for (const std::size_t entry : candidates(module)) {
     if (pattern_hits(entry, module)) return entry;
   }
   return std::nullopt;

@@ -13,9 +13,13 @@
 #include <vector>
 
 #include "scheme/declared.hpp"
+#include "scheme/literal_index.hpp"
 #include "scheme/module_match.hpp"
 
 namespace fewbit {
+
+class NearNames;
+class NumberedNames;
 
 struct PatternEntry {
   std::string text;
@@ -43,6 +47,14 @@ std::vector<PatternEntry> ignore_entries(const Declaration& declaration);
 std::vector<PatternEntry> rule_entries(const Declaration& declaration);
 Dialect rule_dialect(Producer producer);
 
+// What else is known of the file that a list belongs to.
+struct ListContext {
+  bool contradicted = false;  // modules are quantized or plain against the config
+  std::optional<std::int64_t> layers;
+};
+// Whether findings say so.
+bool says_contradicted(std::span<const Finding> findings);
+
 class ModuleRules {
  public:
   ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries);
@@ -61,9 +73,12 @@ class ModuleRules {
 
   // What is wrong with the entries themselves: pattern-unmatched, pattern-wide, pattern-invalid,
   // pattern-limit. `modules` in order of name.
-  std::vector<Finding> report(std::span<const std::string_view> modules) const;
+  std::vector<Finding> report(std::span<const std::string_view> modules,
+                              const ListContext& context = {}) const;
 
   std::span<const PatternEntry> entries() const { return entries_; }
+  // Patterns that were really tried on a name.
+  std::uint64_t tries() const { return tries_; }
 
  private:
   // Names are looked up by hash, so that long lists cost no more than short ones.
@@ -90,6 +105,8 @@ class ModuleRules {
 
   void add_entry(std::size_t entry);
   void add_components(std::string_view text, std::size_t entry);
+  void index_literals();
+  std::vector<std::size_t> candidates(Spellings& module) const;
   bool pattern_hits(std::size_t entry, Spellings& module) const;
   bool prefixed_hits(std::size_t entry, Spellings& module) const;
   bool hits(std::size_t entry, std::string_view name) const;
@@ -97,10 +114,13 @@ class ModuleRules {
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   std::optional<std::size_t> find(std::string_view name) const;
   std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
-  void report_unmatched(std::span<const std::string_view> modules,
+  void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,
                         std::vector<Finding>& findings) const;
-  std::optional<Finding> too_wide(std::size_t entry,
-                                  std::span<const std::string_view> modules) const;
+  std::string meant_entry(std::size_t entry, const NearNames& near,
+                          std::span<const std::string_view> modules) const;
+  void add_unmatched(Level level, std::span<const std::size_t> list, std::string expected,
+                     std::vector<Finding>& findings) const;
+  std::optional<Finding> too_wide(std::size_t entry, const NumberedNames& names) const;
 
   Dialect dialect_;
   std::vector<PatternEntry> entries_;
@@ -110,8 +130,14 @@ class ModuleRules {
   Lookup<bool> first_components_;                  // of components_
   Entries anchored_;                               // leading components behind a wrapper's prefix
   std::map<std::size_t, ModulePattern> patterns_;  // all other kinds, tried one by one
-  std::map<std::size_t, Error> failures_;          // of compiling
-  mutable std::map<std::size_t, Error> limits_;    // of matching: such an entry is tried no more
+  // Literals that names need for the patterns, numbered as in pattern_entries_.
+  std::optional<LiteralIndex> literals_;
+  std::vector<std::size_t> pattern_entries_;
+  bool any_prefixed_ = false;  // a pattern may match under another prefix
+  bool any_suffixed_ = false;  // or with a wrapper's suffix
+  mutable std::uint64_t tries_ = 0;
+  std::map<std::size_t, Error> failures_;        // of compiling
+  mutable std::map<std::size_t, Error> limits_;  // of matching: such an entry is tried no more
 };
 
 }  // namespace fewbit

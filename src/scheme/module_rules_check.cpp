@@ -114,7 +114,8 @@ void check_rules(Inventory& inventory, std::span<const std::string_view> names) 
     });
     if (entries.empty()) continue;
     const ModuleRules rules(rule_dialect(declaration.producer), std::move(entries));
-    for (Finding& finding : rules.report(names)) {
+    const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
+    for (Finding& finding : rules.report(names, context)) {
       const bool said = finding.rule == "pattern-invalid" || finding.rule == "pattern-limit";
       if (!said) inventory.findings.push_back(std::move(finding));
     }
@@ -139,9 +140,12 @@ void check_module_rules(Inventory& inventory) {
   for (auto& [producer, entries] : by_producer) {
     if (entries.empty() || producer == Producer::unknown) continue;
     const ModuleRules rules(dialect_of(producer), std::move(entries));
-    for (Finding& finding : rules.report(names)) inventory.findings.push_back(std::move(finding));
-    check_fused(inventory, rules);
     check_contradictions(inventory, producer, rules);
+    const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
+    for (Finding& finding : rules.report(names, context)) {
+      inventory.findings.push_back(std::move(finding));
+    }
+    check_fused(inventory, rules);
   }
 }
 

@@ -12,12 +12,13 @@
 #include "scheme/generic_patterns.hpp"
 #include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/near_names.hpp"
 
 namespace fewbit {
 namespace {
 
 // Tries of patterns on names for one list; a list that needs more is not reported on in full.
-constexpr std::int64_t most_tries = 20'000'000;
+constexpr std::uint64_t most_tries = 20'000'000;
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -57,15 +58,6 @@ std::vector<OpenNumber> open_numbers(PatternKind kind, std::string_view text) {
   return out;
 }
 
-// The number behind `word` in a name.
-std::optional<int> number_behind(std::string_view name, std::string_view word) {
-  const std::vector<std::string_view> parts = split_dots(name);
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-    if (parts[i] == word) return name_number(parts[i + 1]);
-  }
-  return std::nullopt;
-}
-
 // "10 to 19, 100"
 std::string ranges_text(const std::set<int>& numbers) {
   std::string text;
@@ -81,23 +73,50 @@ std::string ranges_text(const std::set<int>& numbers) {
 
 }  // namespace
 
+// Names by a word and the number behind it.
+class NumberedNames {
+ public:
+  using ByNumber = std::map<std::string, std::vector<std::string_view>, std::less<>>;
+
+  explicit NumberedNames(std::span<const std::string_view> modules) {
+    for (const std::string_view module : modules) {
+      std::set<std::string_view> words;  // the first of each counts
+      const std::vector<std::string_view> parts = split_dots(module);
+      for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+        const auto number = name_number(parts[i + 1]);
+        if (!number || !words.insert(parts[i]).second) continue;
+        words_[std::string(parts[i])][std::to_string(*number)].push_back(module);
+      }
+    }
+  }
+
+  const ByNumber& behind(const std::string& word) const {
+    static const ByNumber none;
+    const auto found = words_.find(word);
+    return found == words_.end() ? none : found->second;
+  }
+
+ private:
+  std::map<std::string, ByNumber> words_;
+};
+
 std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view> modules) const {
   std::vector<bool> hit(entries_.size(), false);
-  std::vector<std::size_t> open;  // patterns that have not matched yet
   for (const auto& [entry, pattern] : patterns_) {
     const auto found = std::lower_bound(modules.begin(), modules.end(), pattern.text());
     const bool names_one = pattern.kind() == PatternKind::substring && found != modules.end() &&
                            found->starts_with(pattern.text());
-    if (!names_one) open.push_back(entry);
     hit[entry] = names_one;
   }
-  std::int64_t tries = 0;
+  std::uint64_t tries = 0;
   const auto mark = [&](std::string_view name) {
     visit_literals(name, [&](std::size_t entry) { hit[entry] = true; });
-    tries += static_cast<std::int64_t>(open.size());
     Spellings module(name);
-    std::erase_if(open,
-                  [&](std::size_t entry) { return hit[entry] = pattern_hits(entry, module); });
+    for (const std::size_t entry : candidates(module)) {
+      if (hit[entry]) continue;
+      ++tries;
+      hit[entry] = pattern_hits(entry, module);
+    }
   };
   for (const std::string_view module : modules) {
     if (tries > most_tries) break;
@@ -105,6 +124,13 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
     const std::string_view last = module.substr(module.rfind('.') + 1);
     for (const std::string& part : fused_parts(last)) mark(with_last_component(module, part));
     for (const std::string& name : fused_names_of(last)) mark(with_last_component(module, name));
+  }
+  // Those that backtrack without bound are to be found, although no name has their text.
+  constexpr std::uint64_t most_probes = 1'000'000;
+  const std::uint64_t enough = tries_ + most_probes;
+  for (const auto& [entry, pattern] : patterns_) {
+    if (hit[entry] || pattern.kind() != PatternKind::regex) continue;
+    for (auto at = modules.begin(); at != modules.end() && tries_ < enough; ++at) hits(entry, *at);
   }
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -114,20 +140,22 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
   return out;
 }
 
-std::optional<Finding> ModuleRules::too_wide(std::size_t entry,
-                                             std::span<const std::string_view> modules) const {
+std::optional<Finding> ModuleRules::too_wide(std::size_t entry, const NumberedNames& names) const {
   const ModulePattern& pattern = patterns_.at(entry);
   for (const OpenNumber& number : open_numbers(pattern.kind(), entries_[entry].text)) {
     std::set<int> more;
     bool itself = false;
-    for (const std::string_view module : modules) {
-      const auto found = number_behind(module, number.word);
-      if (!found) continue;
-      const std::string digits = std::to_string(*found);
-      Spellings spellings(module);
-      if (!digits.starts_with(number.digits) || !pattern_hits(entry, spellings)) continue;
-      itself = itself || digits == number.digits;
-      if (digits != number.digits) more.insert(*found);
+    const NumberedNames::ByNumber& numbers = names.behind(number.word);
+    for (auto at = numbers.lower_bound(number.digits);
+         at != numbers.end() && at->first.starts_with(number.digits); ++at) {
+      const bool any =
+          std::any_of(at->second.begin(), at->second.end(), [&](std::string_view module) {
+            Spellings spellings(module);
+            return pattern_hits(entry, spellings);
+          });
+      if (!any) continue;
+      itself = itself || at->first == number.digits;
+      if (at->first != number.digits) more.insert(name_number(at->first).value_or(0));
     }
     if (more.empty()) continue;
     return Finding{Level::warning, "pattern-wide", entries_[entry].source,
@@ -139,38 +167,97 @@ std::optional<Finding> ModuleRules::too_wide(std::size_t entry,
   return std::nullopt;
 }
 
-// Entries that every export has may match nothing; others are mistakes.
+bool says_contradicted(std::span<const Finding> findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.level != Level::info && (finding.rule == "config-expects-quantized" ||
+                                            finding.rule == "config-excludes-quantized");
+  });
+}
+
+// What a module would be named by that the entry misses by a slip, or by being read as another
+// producer reads it; empty when nothing is near.
+std::string ModuleRules::meant_entry(std::size_t entry, const NearNames& near,
+                                     std::span<const std::string_view> modules) const {
+  const auto names_one = [&](const Dialect& dialect, const std::string& text) {
+    const ModuleRules one(dialect, {{text, entries_[entry].source}});
+    return one.failures_.empty() && one.unmatched(modules).empty();
+  };
+  const std::string& text = entries_[entry].text;
+  for (const std::string& other : near.corrections(text)) {
+    if (names_one(dialect_, other)) return "as " + quote(other) + " would";
+  }
+  Dialect wider{.re_prefix = true, .wildcards = true, .searches = true};
+  if (dialect_.literal == PatternKind::regex)
+    wider = {.literal = PatternKind::regex, .searches = true};
+  return names_one(wider, text) ? "which this one would if another producer read it" : "";
+}
+
+void ModuleRules::add_unmatched(Level level, std::span<const std::size_t> list,
+                                std::string expected, std::vector<Finding>& findings) const {
+  if (list.empty()) return;
+  std::string names;
+  for (const std::size_t entry : list) {
+    if (names.size() < 120) names += (names.empty() ? "" : ", ") + quote(entries_[entry].text);
+  }
+  findings.push_back({level, "pattern-unmatched", entries_[list.front()].source,
+                      fmt::format("{} of {} entries match no module: {}{}", list.size(),
+                                  entries_.size(), names, names.size() < 120 ? "" : ", …"),
+                      std::move(expected)});
+}
+
+// Lists are written for models of every kind, and for layers that a release leaves out. Only an
+// entry that misses a module by a slip is a mistake, or any where modules are not as the config
+// says.
 void ModuleRules::report_unmatched(std::span<const std::string_view> modules,
+                                   const ListContext& context,
                                    std::vector<Finding>& findings) const {
+  constexpr std::size_t most_compared = 128;
   std::vector<std::size_t> generic;
+  std::vector<std::size_t> behind;
   std::vector<std::size_t> wrong;
+  std::vector<std::size_t> absent;
+  std::string meant;
+  std::optional<NearNames> near;
+  std::size_t compared = 0;
   for (const std::size_t entry : unmatched(modules)) {
     const auto& [text, source, target] = entries_[entry];
     const bool known = patterns_.contains(entry) ? is_generic_pattern(text) : is_generic_name(text);
-    (known && !target ? generic : wrong).push_back(entry);
-  }
-  const auto add = [&](Level level, const std::vector<std::size_t>& list, const char* expected) {
-    if (list.empty()) return;
-    std::string names;
-    for (const std::size_t entry : list) {
-      if (names.size() < 120) names += (names.empty() ? "" : ", ") + quote(entries_[entry].text);
+    if (known && !target) {
+      generic.push_back(entry);
+    } else if (context.layers && is_behind_last_layer(text, *context.layers)) {
+      behind.push_back(entry);
+    } else {
+      if (!near) near.emplace(modules);
+      const std::string slip =
+          compared++ < most_compared ? meant_entry(entry, *near, modules) : std::string();
+      if (meant.empty()) meant = slip;
+      (context.contradicted || !slip.empty() ? wrong : absent).push_back(entry);
     }
-    findings.push_back({level, "pattern-unmatched", entries_[list.front()].source,
-                        fmt::format("{} of {} entries match no module: {}{}", list.size(),
-                                    entries_.size(), names, names.size() < 120 ? "" : ", …"),
-                        expected});
-  };
-  add(Level::warning, wrong, "entries that name modules of the file");
-  add(Level::info, generic, "nothing: exporters list these for models of every kind");
+  }
+  add_unmatched(Level::warning, wrong,
+                "entries that name modules of the file" + (meant.empty() ? "" : ", " + meant),
+                findings);
+  add_unmatched(Level::info, absent, "nothing: modules are plain or quantized as the config says",
+                findings);
+  add_unmatched(Level::info, behind,
+                fmt::format("nothing: the model has {} layers", context.layers.value_or(0)),
+                findings);
+  add_unmatched(Level::info, generic, "nothing: exporters list these for models of every kind",
+                findings);
 }
 
-std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modules) const {
+std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modules,
+                                         const ListContext& context) const {
   std::vector<Finding> findings;
-  report_unmatched(modules, findings);
+  report_unmatched(modules, context, findings);
   constexpr std::size_t most_wide = 8;
+  const std::uint64_t enough = tries_ + most_tries;
+  std::optional<NumberedNames> names;
   for (const auto& [entry, pattern] : patterns_) {
-    if (findings.size() > most_wide) break;
-    if (auto wide = too_wide(entry, modules)) findings.push_back(*std::move(wide));
+    if (findings.size() > most_wide || tries_ > enough) break;
+    if (open_numbers(pattern.kind(), entries_[entry].text).empty()) continue;
+    if (!names) names.emplace(modules);
+    if (auto wide = too_wide(entry, *names)) findings.push_back(*std::move(wide));
   }
   for (const std::map<std::size_t, Error>* errors : {&failures_, &std::as_const(limits_)}) {
     for (const auto& [entry, error] : *errors) {

@@ -66,6 +66,26 @@ std::string_view quark_dtype(DType dtype) {
   }
 }
 
+// Groups of another length than the config says.
+void check_group_size(const Said& said, const std::string& where, const Module& module,
+                      FindingGroups& groups) {
+  if (!said.group_size || *said.group_size < 1 || !module.unreadable.empty() ||
+      !module.scheme.scale || !said.sharing.ends_with("group")) {
+    return;
+  }
+  const Granularity& grid = module.scheme.scale->granularity;
+  const std::int64_t stored = grid.cols == 0 ? module.k : grid.cols;
+  // One group a row, or the last one of a short row.
+  if (grid.rows > 1 || stored == *said.group_size ||
+      (stored >= module.k && *said.group_size >= module.k)) {
+    return;
+  }
+  groups.add(module.role,
+             {Level::warning, "config-group-size", module.name,
+              fmt::format("group_size {} of {} global_quant_config", *said.group_size, where),
+              fmt::format("{}, as the scales say: {}", stored, module.evidence)});
+}
+
 }  // namespace
 
 void check_quark(Inventory& inventory) {
@@ -80,8 +100,9 @@ void check_quark(Inventory& inventory) {
   FindingGroups groups;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
-    if (module.scheme.producer != Producer::quark ||
-        fits(said, module, quark_dtype(module.scheme.weight))) {
+    if (module.scheme.producer != Producer::quark) continue;
+    if (fits(said, module, quark_dtype(module.scheme.weight))) {
+      check_group_size(said, declared->where, module, groups);
       continue;
     }
     groups.add(module.role,

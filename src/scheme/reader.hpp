@@ -64,6 +64,8 @@ std::span<const Reader> readers();
 // Findings of the lists of unquantized modules in the config, whoever wrote it: entries that match
 // nothing or too much, lists that differ, fused modules of which only a part is listed.
 void check_module_rules(Inventory& inventory);
+// Activations that the config says are static, without scales beside the weights.
+void check_static_activations(Inventory& inventory);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);
 
@@ -94,6 +96,7 @@ void claim_nf3(Inventory& inventory);
 void check_nf3(Inventory& inventory);
 void claim_ternary(Inventory& inventory);
 void claim_bitsandbytes(Inventory& inventory);
+void check_bitsandbytes(Inventory& inventory);
 void claim_quark(Inventory& inventory);
 void check_quark(Inventory& inventory);
 void claim_mxfp4(Inventory& inventory);

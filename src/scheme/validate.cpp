@@ -53,6 +53,10 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
 std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& identified,
                               Depth depth, const ValidationProgress& progress) {
   Validation validation{checkpoint, identified, depth, {}};
+  if (const auto declared = read_declared(checkpoint)) {
+    validation.auto_round =
+        std::any_of(declared->all.begin(), declared->all.end(), written_by_auto_round);
+  }
   ExpertScales experts;
   std::uint64_t done = 0;
   for (const Module& module : identified.modules) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "scheme/name_parts.hpp"
 #include "scheme/scale_values.hpp"
@@ -14,7 +15,8 @@
 namespace fewbit {
 namespace {
 
-constexpr std::string_view names[] = {"input_scale", "input_global_scale", "input_scale_2"};
+constexpr std::string_view names[] = {"input_scale", "input_global_scale", "input_scale_2",
+                                      "activation_scale"};
 
 const TensorInfo* input_scale(const Validation& validation, const Module& module) {
   for (const std::string_view name : names) {
@@ -61,16 +63,45 @@ void report_ones(Validation& validation, const std::string& layer, const Seen& s
       "one that was measured, as others have; calibration never reached these");
 }
 
+// Modules of one name in all layers, beside the experts.
+struct Alike {
+  std::int64_t with = 0;
+  std::int64_t without = 0;
+  const Module* example = nullptr;
+};
+using Kind = std::tuple<std::string, Producer, DType>;
+
+Kind kind_of(const Module& module) {
+  return {std::string(split_dots(module.name).back()), module.scheme.producer,
+          module.scheme.weight};
+}
+
+void report_alike(Validation& validation, const std::map<Kind, Alike>& kinds) {
+  for (const auto& [kind, alike] : kinds) {
+    if (alike.with == 0 || alike.without == 0) continue;
+    validation.add(*alike.example, Level::info, "input-scale-missing", alike.example->name,
+                   fmt::format("{} of {} {} without a scale of activations", alike.without,
+                               alike.with + alike.without, std::get<0>(kind)),
+                   "one for each, where activations are to be quantized");
+  }
+}
+
 }  // namespace
 
 void validate_input_scales(Validation& validation) {
   std::map<std::pair<std::string, Role>, Seen> layers;
+  std::map<Kind, Alike> kinds;
   for (const Module& module : validation.identified.modules) {
     if (!module.scheme.quantized()) continue;
     const TensorInfo* info = input_scale(validation, module);
     std::optional<float> value;
     if (info != nullptr && validation.depth != Depth::headers) {
       value = check_value(validation, module, *info);
+    }
+    if (module.layer >= 0 && module.expert < 0) {
+      Alike& alike = kinds[kind_of(module)];
+      ++(info != nullptr ? alike.with : alike.without);
+      if (info == nullptr && alike.example == nullptr) alike.example = &module;
     }
     if (module.layer < 0 || module.expert < 0) continue;
     Seen& seen = layers[{layer_path(module.name), module.role}];
@@ -79,6 +110,7 @@ void validate_input_scales(Validation& validation) {
     if (value == 1.0F) seen.ones.emplace(module.expert, &module);
     seen.calibrated = seen.calibrated || (value && *value != 1.0F);
   }
+  report_alike(validation, kinds);
   for (const auto& [key, seen] : layers) {
     report_ones(validation, key.first, seen);
     if (seen.with.empty() || seen.without.empty()) continue;

@@ -79,9 +79,10 @@ std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
 
 // AutoRound lets the scale of symmetric integers be negative, so that the largest weight has the
 // lowest code.
-Level negative_level(const Scheme& scheme) {
+Level negative_level(const Scheme& scheme, bool auto_round) {
   const bool floats = dtype_name(scheme.weight).starts_with("f");
-  const bool usual = scheme.producer == Producer::auto_round && !scheme.zero_points && !floats;
+  auto_round = auto_round || scheme.producer == Producer::auto_round;
+  const bool usual = auto_round && !scheme.zero_points && !floats;
   return usual ? Level::info : Level::warning;
 }
 
@@ -174,7 +175,8 @@ class ModuleScales {
     const bool exponents = meaning(module_, info) == DType::f8_e8m0;
     report(Level::error, "scale-nan", counts.not_finite,
            exponents ? "NaN (255)" : "NaN or infinite");
-    report(negative_level(module_.scheme), "scale-negative", counts.negative, "negative");
+    report(negative_level(module_.scheme, validation_.auto_round), "scale-negative",
+           counts.negative, "negative");
     const std::uint64_t needed = scales_needed(module_);
     const std::uint64_t used = needed > 0 ? std::min(needed, counts.values) : counts.values;
     const std::uint64_t zero = counts.zero - std::min(counts.zero, counts.values - used);

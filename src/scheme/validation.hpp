@@ -24,6 +24,7 @@ struct Validation {
   const Identified& identified;
   Depth depth;
   FindingGroups groups;
+  bool auto_round = false;  // it wrote the codes, whatever their format is called
 
   void add(const Module& module, Level level, std::string rule, std::string where,
            std::string found, std::string expected) {

@@ -97,6 +97,8 @@ def of_the_strategy():
 
 def of_other_keys():
     yield broken("unknown-strategy", ("config-value",), say(strategy="rows"))
+    case = broken("none-is-mx", (), say(is_mx=False))
+    yield case
     yield broken("unknown-key", ("config-value",), say(colour="red"))
     yield broken("actorder", ("config-actorder",), say(actorder=None), ordered())
     yield broken("format", ("config-format",), lambda _, block: block.update(format="nvfp4-pack-quantized"))
@@ -106,9 +108,26 @@ def of_other_keys():
         tensors["model.layers.0.self_attn.q_proj.weight"] = bf16(np.ones((64, 64)))
 
     def nowhere(_, block):
+        block["config_groups"]["group_1"] = {"targets": ["re:.*mlp.exprets.*"], "weights": args()}
+
+    def fixed(_, block):
+        block["config_groups"]["group_0"]["input_activations"] = args(8, strategy="tensor", group_size=None, dynamic=False)
+
+    yield broken("static-activations", ("input-scale-missing",), fixed)
+
+    def dynamic(_, block):
+        block["config_groups"]["group_0"]["input_activations"] = args(8, strategy="token", group_size=None, dynamic=True)
+
+    case = broken("none-dynamic-activations", (), dynamic)
+    yield case
+    yield broken("target-nowhere", ("pattern-unmatched",), nowhere)
+
+    def of_vision(_, block):
         block["config_groups"]["group_1"] = {"targets": ["re:.*vision.*"], "weights": args()}
 
-    yield broken("target-nowhere", ("pattern-unmatched",), nowhere)
+    case = broken("target-absent", (), of_vision)
+    case.notes = ("pattern-unmatched",)
+    yield case
     yield broken("plain", ("config-expects-quantized",), plain_layer)
 
 
@@ -139,6 +158,10 @@ def of_values():
     yield broken("nv-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)), nvfp4())
     yield broken("nv-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)), nvfp4())
     yield broken("int-nan", ("scale-nan",), put("weight_scale", lambda scale: changed(scale, (2, 1), np.nan)))
+    case = broken("by-auto-round", (), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)))
+    case.config["quantization_config"]["provider"] = "auto-round"
+    case.values, case.notes = {}, ("scale-negative",)
+    yield case
     yield broken("int-negative", ("scale-negative",), put("weight_scale", lambda scale: changed(scale, (2, 1), -1)))
 
 

@@ -79,11 +79,29 @@ def generic_lists():
     compressed.notes = ("pattern-unmatched",)
     compressed.warnings = ("config-producer",)
     yield compressed
-    for name, entry in [("path", "model.layers.7.mlp.gate"), ("typo", "re:.*self_atn.*"), ("number", "re:.*layers.9.*router")]:
+    # Of parts and layers that the model or its release lacks, as published lists have them.
+    absent = ["model.layers.7.mlp.gate", "re:.*layers.9.*router", "re:.*kv_b_proj$", "re:.*mixer.*", "re:.*in_proj_[ab]$"]
+    absent += ["Linear", "mtp.fc", "model.visual.merger.linear_fc1", "model.decoder.self_attn.o_proj"]
+    for number, entry in enumerate([*absent, "model.layers.0.self_attn.indexers_proj"]):
+        case = plain_model(f"no-fault-list-absent-{number}")
+        ignore_ct(entry)(case)
+        case.notes = ("pattern-unmatched",)
+        case.warnings = ("config-producer", "module-unreadable", "layer-not-runnable")
+        yield case
+    for name, entry in [("typo", "re:.*self_atn.*"), ("swapped", "re:.*self_attn.o_porj"), ("part", "experts.0.down_proj")]:
         case = plain_model(f"fault-list-{name}")
         ignore_ct(entry)(case)
         case.faults = ("pattern-unmatched",)
         yield case
+    # A router that is not there is no matter; matrices that are plain against the config are.
+    contradicted = modelopt_model("fault-list-contradicted")
+    block(contradicted, ignore=["lm_head", "model.layers.0.mlp.gate", "*mixer.in_proj*"])
+    contradicted.faults = ("pattern-unmatched", "config-expects-quantized")
+    yield contradicted
+    behind = modelopt_model("no-fault-list-behind")
+    block(behind, ignore=[*EXCLUDED, "model.layers.1*", "model.layers.1.eh_proj"])
+    behind.notes = ("pattern-unmatched",)
+    yield behind
 
 
 RULES = {
@@ -93,16 +111,20 @@ RULES = {
 }
 
 
+SLIPS = {"gptq": "model\\.layrs\\.1\\.", "auto-round": "layrs\\.1\\.", "quark": "model.layrs.1.*"}
+
+
 def module_rules():
     """Rules of single modules: of a layer alone, of more layers than the number says, of nothing."""
     for method, (key, form, wide_entry, right) in RULES.items():
-        for entry, rule in [(right, None), (wide_entry, "pattern-wide"), ("vanished.layer*", "pattern-unmatched")]:
-            case = wide(f"{'fault' if rule else 'no-fault'}-rule-{method}-{rule}")
+        for entry, rule in [(right, None), (wide_entry, "pattern-wide"), (SLIPS[method], "pattern-unmatched"), ("vanished.layer*", "")]:
+            case = wide(f"{'fault' if rule else 'no-fault'}-rule-{method}-{'absent' if rule == '' else rule}")
             rules = {form.format(entry): {"bits": 16}}
             case.config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 128, key: rules}
             # The weights are plain all the same.
             case.warnings = ("config-producer", "config-expects-quantized", "module-unreadable", "layer-not-runnable")
             case.faults = (rule,) if rule else ()
+            case.notes = ("pattern-unmatched",) if rule == "" else ()
             yield case
 
 

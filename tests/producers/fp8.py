@@ -309,6 +309,31 @@ def other_granularities():
     yield fault("pieces-of-one", "scale-pieces", pieces, "f32 scale a block of 2x128")
 
 
+def static_activations():
+    """Their scales must be there where the config says so."""
+    for name, says, suffix in [
+        ("missing", "static", None),
+        ("input", "static", "input_scale"),
+        ("activation", "static", "activation_scale"),
+        ("dynamic", "dynamic", None),
+    ]:
+        case = granular(
+            f"static-{name}", (48, 64), (), 0, 0, "f32 scale a tensor", config=config(activation_scheme=says)
+        )
+        if suffix:
+            case.tensors[f"{MODULE}.{suffix}"] = np.float32(0.01)
+        case.faults = ("input-scale-missing",) if name == "missing" else ()
+        yield case
+    # One of two layers.
+    case = granular("static-one-missing", (48, 64), (), 0, 0, "f32 scale a tensor", config={})
+    for suffix in ("weight", "weight_scale"):
+        case.tensors[f"model.layers.1.mlp.up_proj.{suffix}"] = case.tensors[f"{MODULE}.{suffix}"]
+    case.tensors[f"{MODULE}.input_scale"] = np.float32(0.01)
+    case.notes = ("input-scale-missing",)
+    case.values = {}
+    yield case
+
+
 def contradictions():
     def with_nan(tensors):
         tensors[WEIGHT].view(np.uint8)[7, 9] = 0xFF
@@ -316,6 +341,17 @@ def contradictions():
     yield fault("nan", "weight-nan", with_nan)
     yield fault("fmt", "config-fp8-format", lambda tensors: None, "e4m3", config=config(fmt="e5m2"))
     yield fault("qkv", "fused-order-unknown", lambda tensors: None, module="model.layers.0.self_attn.qkv_proj")
+    for model_type, name, known in [
+        ("bailing_moe", "attention.query_key_value", True),
+        ("bailing_moe_v2", "attention.query_key_value", True),
+        ("phi3", "self_attn.qkv_proj", True),
+        ("gpt_neox", "attention.query_key_value", False),
+    ]:
+        case = fault(f"qkv-of-{model_type}", "fused-order-unknown", lambda tensors: None, module="model.layers.0." + name)
+        case.config = dict(BLOCK, model_type=model_type)
+        case.faults = () if known else case.faults
+        yield case
+    yield from static_activations()
     yield fault("powers", "scale-not-power-of-two", lambda tensors: None, config=config(weight_block_size=[128, 128], scale_fmt="ue8m0"))
     listed = config(weight_block_size=[128, 128], modules_to_not_convert=["mlp.up_proj"])
     yield fault("listed", "config-excludes-quantized", lambda tensors: None, config=listed)

@@ -155,6 +155,35 @@ def rules():
     )
 
 
+def written_by_auto_round():
+    """Its symmetric scales may be negative under GPTQ's name too."""
+    for name, keys in [
+        ("version", {"autoround_version": "0.4.5"}),
+        ("meta", {"meta": {"quantizer": ["auto_round:0.9"]}}),
+        ("not", {"meta": {"quantizer": ["gptqmodel:2.3.0"]}}),
+    ]:
+        case = whole(f"gptq-auto-round-{name}", Form())
+        case.config["quantization_config"] |= keys
+        scales = case.tensors["model.layers.0.mlp.up_proj.scales"]
+        scales[0, 3] *= -1
+        case.values, case.schemes = {}, {}
+        case.faults, case.notes = (("scale-negative",), ()) if name == "not" else ((), ("scale-negative",))
+        yield case
+
+
+def rules_of_releases():
+    """Qwen's own lists: empty rules change nothing, and lm_head: false holds for a head with one."""
+    base = Form(sym=False)
+    forms = {"gate": base, "up": base, "down": base}
+    for name, lm_head, rule in [("false", False, {}), ("none", None, {}), ("rule-and-false", False, {"bits": 8}), ("true", True, {})]:
+        empty = {"lm_head": rule, "model.language_model.embed_tokens": {}, "-:.*attn.*": {}, "-:.*mtp.*": {}}
+        case = ruled(f"gptq-empty-rules-{name}", base, forms, dynamic=empty, lm_head=lm_head)
+        case.tensors["lm_head.weight"] = bf16(np.ones((16, 32)))
+        case.notes = ("pattern-unmatched",)
+        case.faults = ("config-expects-quantized",) if lm_head else ()
+        yield case
+
+
 def odd_rules():
     base = Form(sym=False)
     case = ruled("gptq-dynamic-invalid", base, {"gate": base, "up": base, "down": base}, dynamic={"+:(": {}})
@@ -313,6 +342,8 @@ def cases():
     yield from symmetric_zeros()
     yield from negative_groups()
     yield from rules()
+    yield from rules_of_releases()
+    yield from written_by_auto_round()
     yield from odd_rules()
     yield from heads()
     yield from contradictions()

@@ -219,7 +219,18 @@ def contradictions():
     cut = put("weight_scale", np.full((48, 1), 120, np.uint8).view(ml_dtypes.float8_e8m0fnu))
     yield fault("mxfp8-row", "config-algorithm", mxfp8(rng, k=128), block("MXFP8"), cut)
     many = [f"model.layers.{i}.x" for i in range(200_000)]  # in time in proportion
-    yield fault("many-excluded", "pattern-unmatched", fp8(rng), block("FP8", exclude_modules=many, ignore=many))
+    case = fault("many-excluded", "pattern-limit", fp8(rng), block("FP8", exclude_modules=many, ignore=many))
+    case.notes = ("pattern-unmatched",)
+    yield case
+    yield fault("svd-without-parts", "config-algorithm", nvfp4(rng), block("NVFP4_SVD"))
+    yield fault("mixed-without-table", "config-algorithm", fp8(rng), block("MIXED_PRECISION"))
+    groups = {"group_0": {"weights": {"num_bits": 8, "type": "float"}, "targets": ["model.layers.0.mlp.gate_proj"]}}
+    case = fault("mixed-by-groups", "", fp8(rng), block("MIXED_PRECISION", config_groups=groups))
+    case.name, case.faults = "modelopt-mixed-by-groups", ()
+    yield case
+    fixed = {"num_bits": 8, "type": "float", "dynamic": False}
+    groups = {"group_0": {"weights": fixed, "input_activations": fixed, "targets": ["Linear"]}}
+    yield fault("static-activations", "input-scale-missing", fp8(rng), block("FP8", config_groups=groups), drop("input_scale"))
     yield fault("algorithm-unknown", "config-algorithm-unknown", fp8(rng), block("W2A2_DREAM"))
     yield fault("group-size", "config-group-size", int4(rng), block("W4A16_AWQ", group_size=64))
     table = {"model.layers.0.self_attn.o_proj": {"quant_algo": "NVFP4"}}
@@ -231,6 +242,10 @@ def contradictions():
         case = mixed(name, **changes)
         case.faults = (rule,)
         yield case
+    case = mixed("mixed-behind", **{"model.layers.2.mlp": {"quant_algo": "FP8"}})
+    case.config = {"num_hidden_layers": 2}
+    case.notes = ("config-layer-unknown",)
+    yield case
 
 
 def cases():

@@ -74,6 +74,21 @@ def int8(name="int8", **rest):
     return Case("bitsandbytes-" + name, tensors, config("bitsandbytes", load_in_8bit=True), values=values, **{"schemes": schemes, **rest})
 
 
+def bitsandbytes_contradictions():
+    four = {"load_in_4bit": True, "load_in_8bit": False, "bnb_4bit_quant_type": "nf4"}
+    for name, changes, rules in [
+        ("none", {}, ()),
+        ("fp4", {"bnb_4bit_quant_type": "fp4"}, ("config-format",)),
+        ("8bit", {"load_in_4bit": False, "load_in_8bit": True}, ("config-bits",)),
+    ]:
+        case = nf4(f"says-{name}", faults=rules)
+        case.config = config("bitsandbytes", **four | changes)
+        yield case
+    case = int8("8bit-says-4bit", faults=("config-bits",))
+    case.config = config("bitsandbytes", **four)
+    yield case
+
+
 def bitsandbytes_faults():
     def fault(name, text, change=lambda tensors: None, **rest):
         case = nf4("fault-" + name, faults=("module-unreadable",), schemes={MODULE: text}, **rest)
@@ -281,6 +296,7 @@ def cases():
     yield nf4("nf4-wide-blocks", blocksize=128)
     yield nf4("nf4-nested", nested=True)
     yield int8()
+    yield from bitsandbytes_contradictions()
     yield from bitsandbytes_faults()
     yield from by_tensors()
     yield from by_own_tensors()

@@ -117,6 +117,17 @@ def cases():
 
     yield contradict("excluded", ("config-excludes-quantized",), exclude=["lm_head", "re:.*up_proj"])
     other = {"weight": spec("fp8_e4m3", "per_tensor"), "input_tensors": None}
+    sixteen = {"weight": spec("fp4", "per_group", group_size=16, ch_axis=-1), "input_tensors": None}
+    yield contradict("group-size", ("config-group-size",), global_quant_config=sixteen)
+    for name, steps, rotated in [
+        ("quarot", [{"name": "quarot"}], True),
+        ("online", [{"name": "rotation", "r1": True, "r4": False, "online_r1_rotation": True}], True),
+        ("folded", [{"name": "rotation", "r1": True, "r2": True, "r4": False}], False),
+        ("smooth", [{"name": "smooth"}, {"name": "awq"}], False),
+    ]:
+        yield contradict(f"algo-{name}", ("config-rotation", "module-unreadable") if rotated else (), algo_config=steps)
+    static = {"weight": MX, "input_tensors": spec("fp8_e4m3", "per_tensor")}
+    yield contradict("static-activations", ("input-scale-missing",), global_quant_config=static)
     yield contradict("dtype", ("config-algorithm",), global_quant_config=other)
     for case in (fp8("quark-one", (48,), "per_channel"), int8("quark-one", (48,))):
         one = {UP + ".weight_scale": np.float32(0.1)}

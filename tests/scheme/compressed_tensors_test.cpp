@@ -90,7 +90,7 @@ TEST(CompressedTensorsConfig, OldSpellingsAndOddValuesOfArguments) {
   EXPECT_EQ(config.groups()[0].weights->block, (Granularity{128, 64}));
   EXPECT_EQ(config.groups()[0].weights->act_order, ActOrder::group);
   std::string odd;
-  for (const Finding& finding : config.findings({})) {
+  for (const Finding& finding : config.findings({}, {})) {
     EXPECT_EQ(finding.rule == "config-value" || finding.rule == "pattern-unmatched", true);
     odd += finding.found + "; ";
   }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configs that say static activations, whose scales are then in the file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "scheme/compressed_tensors_config.hpp"
+#include "scheme/finding_groups.hpp"
+#include "scheme/fp8_config.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+bool has_activation_scale(const Module& module) {
+  return std::any_of(module.parts.begin(), module.parts.end(), [](const Module::Part& part) {
+    const std::string_view suffix = part.suffix;
+    const bool of_inputs = suffix.find("input") != std::string_view::npos ||
+                           suffix.find("act") != std::string_view::npos;
+    return of_inputs && suffix.find("scale") != std::string_view::npos;
+  });
+}
+
+// A block of activations that says it is not dynamic, in so many words.
+bool is_static(const Json* inputs, std::string_view key) {
+  if (inputs != nullptr && inputs->as_array() != nullptr && !inputs->as_array()->empty()) {
+    inputs = &inputs->as_array()->back();
+  }
+  const Json* dynamic = inputs != nullptr && inputs->is_object() ? inputs->find(key) : nullptr;
+  return dynamic != nullptr && dynamic->as_bool() == false;
+}
+
+const Json* member(const Json* block, std::string_view key) {
+  return block != nullptr && block->is_object() ? block->find(key) : nullptr;
+}
+
+bool modelopt_is_static(const Json& block) {
+  const Json* groups = member(&block, "config_groups");
+  const Json::Object* members = groups != nullptr ? groups->as_object() : nullptr;
+  return members != nullptr && !members->empty() &&
+         std::all_of(members->begin(), members->end(), [](const auto& one) {
+           return is_static(member(&one.second, "input_activations"), "dynamic");
+         });
+}
+
+// What each producer's config says of a module.
+class Asked {
+ public:
+  explicit Asked(const Inventory& inventory)
+      : fp8_(read_fp8_config(inventory.declared)), ct_(CtConfig::read(inventory.declared)) {
+    const Declaration* first = inventory.declared.first();
+    if (first == nullptr || !first->block->is_object()) return;
+    where_ = first->where;
+    modelopt_ = first->producer == Producer::modelopt && modelopt_is_static(*first->block);
+    const Json* inputs = member(member(first->block, "global_quant_config"), "input_tensors");
+    const Json* layers = member(first->block, "layer_quant_config");
+    const bool others =
+        layers != nullptr && layers->as_object() != nullptr && !layers->as_object()->empty();
+    quark_ = first->producer == Producer::quark && !others && is_static(inputs, "is_dynamic");
+  }
+
+  bool any() const { return modelopt_ || quark_ || ct_ || (fp8_ && fp8_->activation == "static"); }
+
+  // Where it says static; empty when it does not.
+  std::string where(const Module& module) const {
+    switch (module.scheme.producer) {
+      case Producer::modelopt:
+        return modelopt_ ? where_ : "";
+      case Producer::quark:
+        return quark_ ? where_ : "";
+      case Producer::fp8:
+        return fp8_ && fp8_->activation == "static" ? fp8_->where : "";
+      case Producer::compressed_tensors: {
+        const CtGroup* group = ct_ ? ct_->group_of(module) : nullptr;
+        const bool fixed = group != nullptr && group->activations && group->activations->fixed;
+        return fixed ? ct_->where() + " " + group->name : "";
+      }
+      default:
+        return "";
+    }
+  }
+
+ private:
+  std::optional<Fp8Config> fp8_;
+  std::optional<CtConfig> ct_;
+  std::string where_;
+  bool modelopt_ = false;
+  bool quark_ = false;
+};
+
+}  // namespace
+
+void check_static_activations(Inventory& inventory) {
+  const Asked asked(inventory);
+  if (!asked.any()) return;
+  // Experts that calibration never reached lack theirs: compared with each other elsewhere.
+  const bool experts_have =
+      std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
+        return draft.module.expert >= 0 && has_activation_scale(draft.module);
+      });
+  FindingGroups groups;
+  for (const Draft& draft : inventory.drafts) {
+    const Module& module = draft.module;
+    if (!module.scheme.quantized() || !module.unreadable.empty()) continue;
+    if (module.role == Role::embedding || is_prediction(inventory, module)) continue;
+    if (dtype_bits(module.scheme.weight) > 8 || (module.expert >= 0 && experts_have)) continue;
+    if (has_activation_scale(module)) continue;
+    const std::string where = asked.where(module);
+    if (where.empty()) continue;
+    groups.add(module.role, {Level::warning, "input-scale-missing", module.name,
+                             "no scale of activations beside " + module.evidence,
+                             where + " says that activations are static: one for each matrix"});
+  }
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace fewbit
