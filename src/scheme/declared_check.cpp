@@ -110,7 +110,8 @@ void check_rotation(Inventory& inventory, const Declaration& declaration) {
   const std::string_view key = rotation_key(declaration);
   if (key.empty()) return;
   inventory.findings.push_back(
-      {Level::error, "config-rotation", declaration.where, fmt::format("{} {}", key.starts_with('a') ? "an" : "a", key),
+      {Level::error, "config-rotation", declaration.where,
+       fmt::format("{} {}", key.starts_with('a') ? "an" : "a", key),
        "weights as the model has them: rotated ones need the inverse on the activations"});
   for (Draft& draft : inventory.drafts) {
     Module& module = draft.module;
