@@ -38,6 +38,7 @@ IntegerConfig read_awq_config(const Declaration& declaration) {
   for (PatternEntry& entry : ignore_entries(declaration)) {
     if (config.excluded.size() < most_entries) config.excluded.push_back(std::move(entry.text));
   }
+  if (!config.excluded.empty()) config.excluded_index.emplace(config.excluded);
   const auto version =
       value_or_problem(section.string({"version", "checkpoint_format"}), config.problems);
   config.format = lower_ascii(version.value_or(""));

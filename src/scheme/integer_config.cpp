@@ -102,8 +102,11 @@ std::string exclusion_of(const IntegerConfig& config, const Module& module) {
     if (rule->excludes) return "rule " + quote(rule->text);
     if (!no_head && !(gptq && rule->spec.empty())) return "";
   }
-  for (const std::string& part : config.excluded) {
-    if (module.name.find(part) != std::string::npos) return "entry " + quote(part);
+  if (config.excluded_index) {
+    for (const std::size_t number : config.excluded_index->candidates(module.name)) {
+      const std::string& part = config.excluded[number];
+      if (module.name.find(part) != std::string::npos) return "entry " + quote(part);
+    }
   }
   // Output heads are quantized only where the config says so.
   if (module.role == Role::head && !config.lm_head.value_or(false)) return "no lm_head";

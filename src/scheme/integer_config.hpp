@@ -29,6 +29,7 @@ struct IntegerConfig {
   // paths that begin so (AutoRound's blocks), names that end so (GPTQ's modules of a block). Empty:
   // no such list.
   std::vector<std::string> excluded;
+  std::optional<LiteralIndex> excluded_index;  // of `excluded`, where it is not empty
   std::vector<std::string> blocks;
   std::vector<std::string> modules_in_block;
   std::optional<bool> lm_head;

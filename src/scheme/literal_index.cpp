@@ -8,6 +8,8 @@
 namespace fewbit {
 namespace {
 
+constexpr std::size_t run_lengths[] = {8, 4, 3, 2};
+
 std::uint64_t run_at(std::string_view text, std::size_t at, std::size_t length) {
   std::uint64_t run = 0;
   std::memcpy(&run, text.data() + at, length);
@@ -21,14 +23,19 @@ std::size_t bit_of(std::uint64_t run) {
 }  // namespace
 
 LiteralIndex::LiteralIndex(std::vector<std::string> literals) : literals_(std::move(literals)) {
-  std::vector<std::size_t> long_ones;
-  std::vector<std::size_t> short_ones;
-  for (std::size_t i = 0; i < literals_.size(); ++i) {
-    const std::size_t size = literals_[i].size();
-    (size >= long_.length ? long_ones : size >= short_.length ? short_ones : always_).push_back(i);
+  std::size_t longer = std::string::npos;
+  for (const std::size_t length : run_lengths) {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < literals_.size(); ++i) {
+      const std::size_t size = literals_[i].size();
+      if (size >= length && size < longer) numbers.push_back(i);
+    }
+    longer = length;
+    if (!numbers.empty()) fill(tables_.emplace_back(Table{length, {}, {}}), numbers);
   }
-  fill(long_, long_ones);
-  fill(short_, short_ones);
+  for (std::size_t i = 0; i < literals_.size(); ++i) {
+    if (literals_[i].size() < longer) always_.push_back(i);
+  }
 }
 
 void LiteralIndex::fill(Table& table, std::span<const std::size_t> numbers) {
@@ -57,7 +64,6 @@ void LiteralIndex::fill(Table& table, std::span<const std::size_t> numbers) {
 
 void LiteralIndex::look_up(const Table& table, std::string_view text,
                            std::vector<std::size_t>& out) const {
-  if (table.places.empty()) return;
   for (std::size_t at = 0; at + table.length <= text.size(); ++at) {
     const std::uint64_t run = run_at(text, at, table.length);
     if (!table.seen.test(bit_of(run))) continue;
@@ -72,8 +78,7 @@ void LiteralIndex::look_up(const Table& table, std::string_view text,
 
 void LiteralIndex::candidates(std::string_view text, std::vector<std::size_t>& out) const {
   out.insert(out.end(), always_.begin(), always_.end());
-  look_up(long_, text, out);
-  look_up(short_, text, out);
+  for (const Table& table : tables_) look_up(table, text, out);
 }
 
 std::vector<std::size_t> LiteralIndex::candidates(std::string_view text) const {

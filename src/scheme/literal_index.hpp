@@ -39,8 +39,7 @@ class LiteralIndex {
 
   std::vector<std::string> literals_;
   std::vector<std::size_t> always_;
-  Table long_{.length = 8, .places = {}, .seen = {}};
-  Table short_{.length = 4, .places = {}, .seen = {}};
+  std::vector<Table> tables_;  // of falling length
 };
 
 }  // namespace fewbit
