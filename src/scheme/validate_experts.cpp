@@ -22,16 +22,23 @@ struct Layer {
   std::int64_t router_rows = 0;
 };
 
+// The layer; of a token-prediction head, whose layers have no number of their own, the experts.
+std::string place_of(const Module& module) {
+  const bool numbered = module.layer >= 0;
+  return numbered ? layer_path(module.name) : module.name.substr(0, module.name.find(".experts"));
+}
+
 // By path: a model may have several stacks of layers.
 std::map<std::string, Layer> layers_of(const Identified& identified) {
   std::map<std::string, Layer> layers;
   for (const Module& module : identified.modules) {
-    if (module.layer < 0) continue;
-    if (module.role == Role::router) layers[layer_path(module.name)].router_rows = module.n;
+    if (module.layer >= 0 && module.role == Role::router) {
+      layers[layer_path(module.name)].router_rows = module.n;
+    }
     if (module.expert < 0 || module.expert >= most_experts) continue;
     if (module.role == Role::gate_proj || module.role == Role::up_proj ||
         module.role == Role::down_proj || module.role == Role::gate_up_proj) {
-      layers[layer_path(module.name)].experts[module.role].emplace(module.expert, &module);
+      layers[place_of(module)].experts[module.role].emplace(module.expert, &module);
     }
   }
   return layers;

@@ -97,9 +97,24 @@ std::map<std::string, Stack> stacks_of(const Identified& identified) {
   return stacks;
 }
 
-// Token-prediction layers stand behind the model's own and need not be like them.
-void drop_draft_layers(Stack& stack, std::optional<std::int64_t> stated) {
+// Token-prediction layers stand right behind the model's own and need not be like them.
+void drop_draft_layers(Validation& validation, const std::string& path, Stack& stack,
+                       std::optional<std::int64_t> stated) {
   if (!stated || stack.empty() || stack.begin()->first >= *stated) return;
+  std::int64_t next = *stated;
+  for (const auto& [number, layer] : stack) {
+    if (number < next) continue;
+    if (number > next) {
+      validation.groups.add(Role::other,
+                            {Level::warning, "layers-missing", fmt::format("{}.{}", path, number),
+                             fmt::format("no layer {} before it", next),
+                             fmt::format("{} layers by the config, and what predicts tokens right "
+                                         "behind them",
+                                         *stated)});
+      break;
+    }
+    ++next;
+  }
   std::erase_if(stack, [&](const auto& one) { return one.first >= *stated; });
 }
 
@@ -172,13 +187,18 @@ void validate_layers(Validation& validation) {
   const ModelHints hints = hints_of(validation.checkpoint);
   const std::optional<std::int64_t> stated = hints.num_layers;
   for (auto& [path, stack] : stacks_of(validation.identified)) {
-    drop_draft_layers(stack, stated);
+    drop_draft_layers(validation, path, stack, stated);
     check_gaps(validation, path, stack, hints);
     for (const Kind kind : {experts, dense, shared}) {
       check_projections(validation, stack, kind, stated.has_value());
     }
     check_routers(validation, stack);
   }
+  // Of a family that is run, all that it needs is known.
+  const bool gguf = validation.checkpoint.gguf_metadata() != nullptr;
+  if (!gguf && read_model_config(validation.checkpoint)) return;
+  validate_layer_parts(validation, hints);
+  validate_whole_model(validation, hints);
 }
 
 }  // namespace fewbit

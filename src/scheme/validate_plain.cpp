@@ -58,9 +58,10 @@ void validate_plain(Validation& validation, const Module& module) {
   if (module.scheme.quantized() || module.part("weight").empty() || is_mask(module)) return;
   const DType dtype = module.scheme.weight;
   // Beside the weights of the model stand tables of integers; nobody's are in 64 bits of a float.
-  const bool wrong = is_part_of_a_model(module.role) && module.role != Role::router_bias
-                         ? !is_16_or_32_bit_float(dtype)
-                         : dtype == DType::f64 && module.k > 0;
+  const bool wrong =
+      is_part_of_a_model(module.role) && module.role != Role::router_bias
+          ? !is_16_or_32_bit_float(dtype)
+          : dtype == DType::f64 && (module.k > 0 || module.role == Role::router_bias);
   if (!wrong) return;
   validation.add(module, Level::error, "tensor-dtype", std::string(module.part("weight")),
                  std::string(dtype_name(dtype)), "bf16, f16 or f32");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "scheme/finding_groups.hpp"
+#include "scheme/model_hints.hpp"
 
 namespace fewbit {
 
@@ -85,6 +86,10 @@ void validate_integer(Validation& validation, const Module& module);
 void validate_experts(Validation& validation);
 // Numbers of experts of the fused tensors of a layer, and rows of its router.
 void validate_fused_counts(Validation& validation);
+// Modules that one layer lacks, or has in another shape than all others of its kind.
+void validate_layer_parts(Validation& validation, const ModelHints& hints);
+// What the experts of a layer and a model as a whole can't be without.
+void validate_whole_model(Validation& validation, const ModelHints& hints);
 // Layers that are left out, and projections that some layers of a kind lack.
 void validate_layers(Validation& validation);
 // Types of plain weights and, in depth `weights`, NaN and infinity among them and among biases.

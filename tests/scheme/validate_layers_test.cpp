@@ -97,9 +97,14 @@ TEST(ValidateLayers, APartMayBeginAnywhere) {
 
 // Layers beyond the stated ones predict tokens: they may be of another kind.
 TEST(ValidateLayers, DraftLayersNeedNotBeLikeTheOthers) {
-  const auto model = [] { return Model().dense(0).dense(1).add(3, "mlp", {"up_proj"}); };
-  EXPECT_THAT(model().stated(2).findings(), IsEmpty());
-  EXPECT_THAT(model().stated(4).findings(),
+  const auto model = [](int draft) {
+    return Model().dense(0).dense(1).add(draft, "mlp", {"up_proj"});
+  };
+  EXPECT_THAT(model(2).stated(2).findings(), IsEmpty());
+  EXPECT_THAT(model(3).stated(2).findings(),
+              ElementsAre("warning layers-missing layers.3: no layer 2 before it (2 layers by the "
+                          "config, and what predicts tokens right behind them)"));
+  EXPECT_THAT(model(3).stated(4).findings(),
               ElementsAre("error layers-missing layers: no tensors of layer 2 (4 layers, 0 to "
                           "3)",
                           "error projection-missing layer 3 MLP: up_proj without gate_proj, "

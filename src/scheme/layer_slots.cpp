@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/layer_slots.hpp"
+
+#include <string_view>
+
+#include "scheme/name_parts.hpp"
+
+namespace fewbit {
+namespace {
+
+bool has(std::string_view text, std::string_view piece) {
+  return text.find(piece) != std::string_view::npos;
+}
+
+// What exporters add or leave out as they like.
+bool is_incidental(const Module& module) {
+  const std::string_view last = split_dots(module.name).back();
+  for (const std::string_view piece : {"scale", "zero_point", "amax", "rotary", "inv_freq", "mask",
+                                       "lora", "g_idx", "observer", "rope_freqs", "quantizer"}) {
+    if (has(last, piece) || (piece != "scale" && has(module.name, piece))) return true;
+  }
+  return is_table(module.name) && !last.ends_with("tid2eid");
+}
+
+std::string name_in_layer(std::string_view rest) {
+  std::string name;
+  for (const std::string_view part : split_dots(rest)) {
+    name += name.empty() ? "" : ".";
+    name += name_number(part) ? "#" : part;
+  }
+  return name;
+}
+
+}  // namespace
+
+std::map<std::string, SlotStack> slots_of(const Identified& identified) {
+  std::map<std::string, SlotStack> stacks;
+  for (const Module& module : identified.modules) {
+    if (module.layer < 0 || outside_language_model(module.name) || is_incidental(module)) continue;
+    const std::string path = layer_path(module.name);
+    const std::size_t dot = path.rfind('.');
+    if (dot == std::string::npos || path.substr(dot + 1) != std::to_string(module.layer)) continue;
+    const std::size_t at = module.name.rfind(path);
+    const std::size_t end = at + path.size() + 1;
+    if (at == std::string::npos || end >= module.name.size()) continue;
+    Slots& slots = stacks[path.substr(0, dot)][module.layer];
+    const std::string name = name_in_layer(std::string_view(module.name).substr(end));
+    if (has_weight(module)) slots.emplace(name, &module);
+    if (!module.part("bias").empty() && has_weight(module)) slots.emplace(name + " bias", &module);
+  }
+  return stacks;
+}
+
+}  // namespace fewbit

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no model with experts, and no language model as a whole, can be without.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "scheme/layer_slots.hpp"
+#include "scheme/model_hints.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+bool has(std::string_view text, std::string_view piece) {
+  return text.find(piece) != std::string_view::npos;
+}
+bool has_any(std::string_view text, std::initializer_list<std::string_view> pieces) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](std::string_view piece) { return has(text, piece); });
+}
+
+// What the config says of it, at the top or in the section of the language model.
+class Config {
+ public:
+  explicit Config(const Checkpoint& checkpoint) {
+    const auto file = checkpoint.json_file("config.json");
+    if (!file || *file == nullptr) return;
+    file_ = *file;
+    sections_.push_back(file_.get());
+    for (const std::string_view name : {"text_config", "llm_config", "language_config"}) {
+      if (const Json* section = file_->find(name)) sections_.push_back(section);
+    }
+  }
+
+  std::optional<std::int64_t> number(std::initializer_list<std::string_view> keys) const {
+    for (const Json* section : sections_) {
+      for (const std::string_view key : keys) {
+        const Json* value = section->find(key);
+        if (const auto found = value != nullptr ? value->as_int64() : std::nullopt) return found;
+      }
+    }
+    return std::nullopt;
+  }
+  // Told to be false, and nowhere true.
+  bool untied() const {
+    bool told = false;
+    for (const Json* section : sections_) {
+      const Json* value = section->find("tie_word_embeddings");
+      const auto tied = value != nullptr ? value->as_bool() : std::nullopt;
+      if (tied == true) return false;
+      told = told || tied == false;
+    }
+    return told;
+  }
+  bool generates() const {
+    const Json* names = sections_.empty() ? nullptr : sections_.front()->find("architectures");
+    const Json::Array* list = names != nullptr ? names->as_array() : nullptr;
+    const std::string* name =
+        list != nullptr && list->size() == 1 ? list->front().as_string() : nullptr;
+    return name != nullptr && name->ends_with("ForCausalLM");
+  }
+  bool says(std::string_view key, std::string_view text) const {
+    return std::any_of(sections_.begin(), sections_.end(), [&](const Json* section) {
+      const Json* value = section->find(key);
+      return value != nullptr && value->as_string() != nullptr && *value->as_string() == text;
+    });
+  }
+
+ private:
+  std::shared_ptr<const Json> file_;
+  std::vector<const Json*> sections_;
+};
+
+struct Experts {
+  const Module* example = nullptr;
+  std::int64_t count = 0;
+  bool router = false;
+  bool shared = false;
+  bool correction = false;
+};
+
+// Families have names of their own for a router; all have one row an expert.
+bool is_router(const std::string& slot, const Module& module, std::int64_t experts) {
+  if (module.role == Role::router) return true;
+  const bool part = module.role == Role::gate_proj || module.role == Role::gate_up_proj ||
+                    has(slot, "share") || has(slot, "shexp");
+  if (part || module.expert != -1) return false;
+  return has_any(slot, {"router", "gating", "classifier"}) || (module.k > 0 && module.n == experts);
+}
+
+Experts experts_of(const Slots& slots, const Identified& identified, int layer) {
+  Experts out;
+  for (const auto& [slot, module] : slots) {
+    if (module->expert == -1 || (module->role != Role::up_proj && module->role != Role::gate_proj &&
+                                 module->role != Role::gate_up_proj)) {
+      continue;
+    }
+    if (out.example == nullptr) out.example = module;
+    out.count = std::max(out.count, module->experts);
+  }
+  if (out.example == nullptr) return out;
+  if (out.example->expert >= 0) {
+    for (const Module& module : identified.modules) {
+      if (module.layer == layer) out.count = std::max<std::int64_t>(out.count, module.expert + 1);
+    }
+  }
+  for (const auto& [slot, module] : slots) {
+    out.router = out.router || is_router(slot, *module, out.count);
+    out.shared = out.shared || has_any(slot, {"share", "shexp"});
+    out.correction = out.correction || module->role == Role::router_bias ||
+                     has_any(slot, {"bias", "probs_b", "tid2eid"});
+  }
+  return out;
+}
+
+void add(Validation& validation, Role role, Level level, std::string where, std::string found,
+         std::string expected) {
+  validation.groups.add(
+      role, {level, "tensor-missing", std::move(where), std::move(found), std::move(expected)});
+}
+
+struct Stated {
+  std::int64_t shared = 0;
+  std::int64_t experts = 0;
+  bool correction = false;
+};
+
+Stated stated_of(const Checkpoint& checkpoint) {
+  Stated out;
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
+    const auto number = [&](std::string_view key) {
+      const GgufValue* value = metadata->find_of_architecture(key);
+      return value != nullptr ? value->as_int64().value_or(0) : 0;
+    };
+    out.shared = number("expert_shared_count");
+    out.experts = number("expert_count");
+    return out;
+  }
+  const Config config(checkpoint);
+  out.shared = config.number({"n_shared_experts"}).value_or(0);
+  out.experts = config.number({"n_routed_experts", "num_experts", "num_local_experts"}).value_or(0);
+  out.correction = config.says("topk_method", "noaux_tc");
+  return out;
+}
+
+void check_layer(Validation& validation, const Stated& stated, const std::string& where,
+                 const Experts& experts) {
+  if (!experts.router) {
+    add(validation, Role::router, Level::error, where, "experts without a router",
+        "a router: nothing chooses among them");
+  }
+  // Some exporters make the shared experts more of the routed ones.
+  const bool all = stated.experts > 0 && experts.count <= stated.experts;
+  if (!experts.shared && stated.shared > 0 && all) {
+    add(validation, Role::shared_up_proj, Level::error, where, "no shared experts",
+        fmt::format("{} by the config", stated.shared));
+  }
+  if (!experts.correction && stated.correction) {
+    add(validation, Role::router_bias, Level::error, where,
+        "no e_score_correction_bias beside the router", "one, for topk_method is noaux_tc");
+  }
+}
+
+bool is_norm_name(std::string_view name) {
+  const std::string_view last = split_dots(name).back();
+  return has(last, "norm") || has(last, "ln");
+}
+
+// Outside of layers, of the language model.
+struct Outer {
+  bool embedding = false;
+  bool head = false;
+  bool norm = false;
+  bool prefixed = false;  // a head stands beside the model, not in a bare one
+};
+
+Outer outer_of(const Identified& identified) {
+  Outer out;
+  for (const Module& module : identified.modules) {
+    if (module.layer >= 0) {
+      out.prefixed = out.prefixed || !module.name.starts_with("layers.");
+      continue;
+    }
+    if (outside_language_model(module.name)) continue;
+    const std::string_view name = module.name;
+    out.embedding = out.embedding || has_any(name, {"emb", "wte", "tok"});
+    out.head = out.head || module.role == Role::head || has_any(name, {"head", "out", "score"});
+    out.norm = out.norm || is_norm_name(name);
+  }
+  return out;
+}
+
+void check_outer(Validation& validation, bool norms) {
+  const Outer outer = outer_of(validation.identified);
+  if (!outer.embedding) {
+    add(validation, Role::embedding, Level::error, "the model", "no embedding",
+        "one: all layers are there");
+  }
+  if (!outer.norm && norms) {
+    add(validation, Role::norm, Level::warning, "the model", "no norm behind the layers",
+        "one: all layers are there, and they have norms");
+  }
+  const Config config(validation.checkpoint);
+  // An embedding model may be saved with the name of the language model that it was.
+  const auto modules = validation.checkpoint.json_file("modules.json");
+  const bool other_use = !modules || *modules != nullptr;
+  if (outer.head || !outer.prefixed || !config.untied() || !config.generates() || other_use) return;
+  add(validation, Role::head, Level::warning, "the model", "no output head",
+      "one: tie_word_embeddings is false");
+}
+
+}  // namespace
+
+void validate_whole_model(Validation& validation, const ModelHints& hints) {
+  // Without it, single layers and matrices may be all that is wanted.
+  if (!hints.num_layers) return;
+  const Stated stated = stated_of(validation.checkpoint);
+  for (const auto& [path, stack] : slots_of(validation.identified)) {
+    std::int64_t layers = 0;
+    bool norms = false;
+    bool attention = false;
+    bool draft = false;  // a token-prediction layer released alone
+    for (const auto& [number, slots] : stack) {
+      if (number >= *hints.num_layers) continue;
+      ++layers;
+      bool normed = false;
+      for (const auto& [slot, module] : slots) {
+        normed = normed || module->role == Role::norm;
+        draft = draft || has_any(slot, {"eh_proj", "enorm", "nextn"});
+        attention = attention || module->role == Role::o_proj ||
+                    module->role == Role::attention_other || module->role == Role::q_proj;
+      }
+      norms = norms || normed;
+      const Experts experts = experts_of(slots, validation.identified, number);
+      // Experts alone are no model.
+      if (experts.example != nullptr && normed) {
+        check_layer(validation, stated, fmt::format("{}.{}", path, number), experts);
+      }
+    }
+    const auto empty = static_cast<std::int64_t>(hints.empty_layers.size());
+    const bool main = path == "layers" || path == "blk" ||
+                      path.ends_with("language_model.layers") || path.ends_with("model.layers");
+    if (main && attention && !draft && layers + empty >= *hints.num_layers)
+      check_outer(validation, norms);
+  }
+}
+
+}  // namespace fewbit
