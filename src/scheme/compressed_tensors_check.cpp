@@ -2,6 +2,8 @@
 // Where a compressed-tensors config and the tensors contradict each other. The tensors win.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/quote.hpp"
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/finding_groups.hpp"
@@ -96,6 +98,25 @@ class Check {
     if (draft.has("weight_g_idx") && args.act_order != ActOrder::group) {
       differs("config-actorder", "no actorder of groups, but weight_g_idx is there");
     }
+    if (args.symmetric) compare_zeros(draft, group);
+  }
+
+  // Exporters may store the zero points of symmetric codes too: all in the middle.
+  void compare_zeros(const Draft& draft, const CtGroup& group) {
+    const int bits = dtype_bits(draft.module.scheme.weight);
+    const bool behind = draft.has("weight_zero_point");
+    const TensorInfo* zeros = draft.tensor(behind ? "weight_zero_point" : "zero_point");
+    if (zeros == nullptr || is_floating(draft.module.scheme.weight)) return;
+    const bool words = zeros->dtype == DType::i32 && (bits == 4 || bits == 8);
+    if (!words && zeros->dtype != DType::i8) return;
+    const std::byte middle{static_cast<unsigned char>(!words ? 0 : bits == 4 ? 0x88 : 0x80)};
+    const auto bytes = inventory_.checkpoint->tensor(*zeros).view.bytes;
+    const auto other =
+        std::find_if(bytes.begin(), bytes.end(), [&](std::byte byte) { return byte != middle; });
+    if (other == bytes.end()) return;
+    const std::string where = config_.where() + " " + group.name + " says symmetric";
+    add(draft.module, Level::warning, "zeros-not-symmetric", zeros->name + " is not all zero",
+        where + "; readers that believe it leave the zero points out");
   }
 
   const Inventory& inventory_;

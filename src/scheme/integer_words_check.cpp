@@ -3,6 +3,8 @@
 // win.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/integer_config.hpp"
@@ -55,6 +57,24 @@ void check_layout(const IntegerConfig& config, const Module& module, FindingGrou
                            integer_fit_text(fit) + " by the tensors: " + module.evidence});
 }
 
+// AWQ's zero points are stored as they are: 8 where the config says that there are none.
+void check_zeros(const Inventory& inventory, const IntegerConfig& config, const Draft& draft,
+                 FindingGroups& groups) {
+  const Module& module = draft.module;
+  const bool along_n = module.scheme.packing == Packing::words_n;
+  const TensorInfo* zeros = draft.tensor("qzeros");
+  if (!along_n || zeros == nullptr || spec_of(config, module.name).symmetric != true) return;
+  const auto bytes = inventory.checkpoint->tensor(*zeros).view.bytes;
+  const auto wrong = std::count_if(bytes.begin(), bytes.end(),
+                                   [](std::byte byte) { return byte != std::byte{0x88}; });
+  if (wrong == 0) return;
+  groups.add(module.role,
+             {Level::warning, "zeros-not-symmetric", zeros->name,
+              fmt::format("{} of {} pairs of zero points are not 8", wrong, bytes.size()),
+              fmt::format("8 everywhere, as zero_point is false in {}; the stored ones count",
+                          config.where)});
+}
+
 // Modules that the config leaves alone and the tensors don't, and the other way round.
 void check_exclusion(const Inventory& inventory, const IntegerConfig& config, const Module& module,
                      FindingGroups& groups) {
@@ -103,6 +123,7 @@ void check_integer_words(Inventory& inventory) {
     any = true;
     check_sizes(config, spec_of(config, draft.module.name), draft.module, groups);
     check_layout(config, draft.module, groups);
+    check_zeros(inventory, config, draft, groups);
   }
   if (!any) return;
   for (Finding& finding : std::move(groups).take()) {

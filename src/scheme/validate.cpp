@@ -58,13 +58,18 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
         std::any_of(declared->all.begin(), declared->all.end(), written_by_auto_round);
   }
   ExpertScales experts;
+  LargestWeights largest;
   std::uint64_t done = 0;
   for (const Module& module : identified.modules) {
     if (!progress(done++, identified.modules.size())) break;
     validate_module(validation, module);
-    if (depth != Depth::headers) validate_scale_values(validation, module, experts);
+    if (depth != Depth::headers) {
+      validate_scale_values(validation, module, experts, largest);
+    }
   }
   experts.report(validation);
+  largest.report(validation);
+  validate_zeros(validation);
   validate_powers_of_two(validation);
   validate_roles(validation);
   validate_schemes(validation);

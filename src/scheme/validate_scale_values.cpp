@@ -308,8 +308,9 @@ class ModuleScales {
 
  public:
   // For comparison with other experts.
-  void keep(ExpertScales& experts) const {
+  void keep(ExpertScales& experts, LargestWeights& largest) const {
     if (!seen_) return;
+    if (!exponents_) largest.add(module_, size_);
     if (module_.expert >= 0) experts.add(module_, module_.expert, largest_ * global_);
     for (std::size_t e = 0; e < per_expert_.size(); ++e) {
       double factor = global_;
@@ -323,11 +324,12 @@ class ModuleScales {
 
 }  // namespace
 
-void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts) {
+void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts,
+                           LargestWeights& largest) {
   if (!module.scheme.quantized() || module.scheme.ggml_type) return;
   ModuleScales scales(validation, module);
   scales.run();
-  scales.keep(experts);
+  scales.keep(experts, largest);
 }
 
 }  // namespace fewbit

@@ -69,7 +69,9 @@ class ExpertScales {
   std::map<std::pair<std::string, Role>, std::vector<Expert>> layers_;  // by path and role
 };
 // Values of all scales, whoever wrote them, and whether the weights that they make are plausible.
-void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts);
+class LargestWeights;
+void validate_scale_values(Validation& validation, const Module& module, ExpertScales& experts,
+                           LargestWeights& largest);
 // Quantized routers and embeddings, rounded biases of the choice of experts.
 void validate_roles(Validation& validation);
 // Activation scales that are no numbers, or that some experts lack.
@@ -94,6 +96,17 @@ void validate_whole_model(Validation& validation, const ModelHints& hints);
 void validate_layers(Validation& validation);
 // Types of plain weights and, in depth `weights`, NaN and infinity among them and among biases.
 void validate_plain(Validation& validation, const Module& module);
+// Weights and ends of files that are nothing but zeros; in depth `weights`.
+void validate_zeros(Validation& validation);
+// Integer weights of a whole model that are implausibly large.
+class LargestWeights {
+ public:
+  void add(const Module& module, double largest);
+  void report(Validation& validation) const;
+
+ private:
+  std::vector<std::pair<double, const Module*>> matrices_;
+};
 // Matrices that are stored in two places.
 void validate_twice(Validation& validation);
 // Shapes and types of biases beside matrices.

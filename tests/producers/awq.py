@@ -2,7 +2,7 @@
 """AWQ in its three layouts: GEMM along n, GEMV along k, and GEMV-fast in shorts of four rows."""
 
 import numpy as np
-from case import Case, bf16, random
+from case import Case, bf16, random, with_fault
 from words import pack_awq, pack_gemv_fast, pack_stream
 
 UP = "model.layers.0.mlp.up_proj"
@@ -108,6 +108,23 @@ def variants():
     yield whole("awq-quant-config", files={"quant_config.json": old})
 
 
+def symmetric(name, zero=8):
+    """Zero points are stored although the config says that there are none."""
+    case = whole(name, block=config(zero_point=False))
+    rng = random(case.name)
+    for projection, n, k in SIZES:
+        module = f"model.layers.0.mlp.{projection}_proj"
+        codes = rng.integers(0, 16, (n, k))
+        zeros = np.full((k // 32, n), 8)
+        zeros[-1, -1] = zero
+        case.tensors[f"{module}.qweight"] = pack_awq(codes.T)
+        case.tensors[f"{module}.qzeros"] = pack_awq(zeros)
+        scales = case.tensors[f"{module}.scales"].T.astype(np.float64)
+        case.values[f"{module}.weight"] = (codes - np.repeat(zeros.T, 32, axis=1)) * np.repeat(scales, 32, axis=1)
+        case.magnitudes.pop(f"{module}.weight")
+    return case
+
+
 def without_zero_points():
     case = whole("awq-without-zero-points", block=config(zero_point=False))
     rng = random(case.name)
@@ -199,6 +216,8 @@ def contradictions():
 def cases():
     yield from variants()
     yield without_zero_points()
+    yield symmetric("awq-zero-points-of-8")
+    yield with_fault(lambda name: symmetric(name, zero=7), "awq", "zeros-not-symmetric", lambda case: None)
     yield excluded()
     yield from faults()
     yield from contradictions()

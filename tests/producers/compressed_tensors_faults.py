@@ -76,6 +76,17 @@ def of_words():
     yield broken("g-idx-shape", UNREADABLE, put("weight_g_idx", lambda index: index[:-1]), ordered())
     yield broken("shape-stale", ("weight-shape-differs",), put("weight_shape", lambda _: np.array([96, 64], np.int64)))
     yield broken("shape-missing", UNREADABLE, drop_all("weight_shape"), integers("ct-channel", config(args(strategy="channel", group_size=None)), group=0))
+    yield broken("symmetric", ("zeros-not-symmetric",), say(symmetric=True), asymmetric())
+    yield broken(
+        "symmetric-packed", ("zeros-not-symmetric",), say(symmetric=True), integers("ct-asym-packed", config(args(symmetric=False)), zeros="packed")
+    )
+    stored = integers("ct-symmetric-zeros-stored", config(args()))
+    stored.tensors |= {
+        name.replace("_scale", "_zero_point"): np.zeros(array.shape, np.int8)
+        for name, array in stored.tensors.items()
+        if name.endswith("weight_scale")
+    }
+    yield stored
     yield broken("words", UNREADABLE, put("weight_packed", lambda packed: packed[:, :-1]))
     yield broken("unknown-part", UNREADABLE, put("weight_amax", lambda _: np.float32(1)))
 

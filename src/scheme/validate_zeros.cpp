@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices, norms and ends of files of nothing but zeros, as an interrupted download leaves them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "core/float_types.hpp"
+#include "scheme/model_hints.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+// Every byte is `value` in the bits of `mask`. Most data say no in their first bytes.
+struct Pattern {
+  std::byte mask{0xff};
+  std::byte value{0};
+};
+bool is_all(std::span<const std::byte> bytes, Pattern pattern) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [&](std::byte byte) { return (byte & pattern.mask) == pattern.value; });
+}
+
+// Codes that stand for 0; 4-bit codes two a byte.
+Pattern zero_of(const Scheme& scheme) {
+  switch (scheme.weight) {
+    case DType::f4_e2m1:
+      return {std::byte{0x77}, std::byte{0}};
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+      return {std::byte{0x7f}, std::byte{0}};
+    case DType::nf4:
+      return {std::byte{0xff}, std::byte{0x77}};
+    default:
+      if (scheme.zero_points) return {};
+      if (dtype_bits(scheme.weight) == 4 && scheme.zero_point == 8) {
+        return {std::byte{0xff}, std::byte{0x88}};
+      }
+      if (dtype_bits(scheme.weight) == 8 && scheme.zero_point == 128) {
+        return {std::byte{0xff}, std::byte{0x80}};
+      }
+      return {};
+  }
+}
+
+bool has(std::string_view text, std::string_view piece) {
+  return text.find(piece) != std::string_view::npos;
+}
+
+// Of these the weight of a norm is one less than the factor, so that zeros change nothing.
+bool has_norms_around_zero(std::string_view model_type) {
+  for (const std::string_view name :
+       {"gemma", "qwen3_next", "qwen3_5", "nemotron", "step3", "minimax", "chatglm"}) {
+    if (has(model_type, name)) return true;
+  }
+  return model_type.empty();
+}
+
+class Zeros {
+ public:
+  Zeros(Validation& validation, bool norms) : validation_(validation), norms_(norms) {}
+
+  void add(const Module& module) {
+    if (!module.unreadable.empty() || !is_judged(module)) return;
+    for (const Module::Part& part : module.parts) {
+      if (!is_weight_suffix(part.suffix)) continue;
+      const TensorInfo* info = validation_.checkpoint.find(part.tensor);
+      // Blocks have their scales inside, which have a rule of their own.
+      if (info == nullptr || info->blocks || info->bytes == 0) continue;
+      check(module, *info);
+    }
+  }
+
+  // Where the last tensors of a file are zeros, matrices among them, it was not filled to its end.
+  void report_files() {
+    const auto shards = validation_.checkpoint.shards();
+    std::vector<std::vector<const TensorInfo*>> tensors(shards.size());
+    for (const TensorInfo& info : validation_.checkpoint.tensors()) {
+      tensors[static_cast<std::size_t>(info.shard)].push_back(&info);
+    }
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      report_file(shards[i].filename().string(), tensors[i]);
+    }
+  }
+
+ private:
+  // Adapters begin with zeros; other vectors, tables and gates may stay so.
+  bool is_judged(const Module& module) const {
+    if (has(module.name, "lora")) return false;
+    if (module.role == Role::norm) return norms_ && !module.scheme.quantized();
+    const bool attention = module.role == Role::attention_other && !has(module.name, "conv") &&
+                           !has(module.name, "gate");
+    return module.k > 0 && (is_projection(module.role) || attention ||
+                            module.role == Role::embedding || module.role == Role::head);
+  }
+
+  void check(const Module& module, const TensorInfo& info) {
+    const Tensor tensor = validation_.checkpoint.tensor(info);
+    const auto experts = static_cast<std::size_t>(std::max<std::int64_t>(module.experts, 1));
+    const std::size_t each = info.bytes / experts;
+    std::size_t zero = 0;
+    std::size_t first = 0;
+    for (std::size_t e = 0; e < experts && each > 0; ++e) {
+      const auto bytes = tensor.view.bytes.subspan(e * each, each);
+      const bool plain = !module.scheme.quantized();
+      if (!is_all(bytes, {}) && (plain || !is_all(bytes, zero_of(module.scheme)))) continue;
+      if (zero++ == 0) first = e;
+    }
+    validation_.checkpoint.release(info);
+    if (zero == 0) return;
+    if (zero == experts) whole_.insert(info.name);
+    validation_.add(module, Level::warning, "weights-zero", info.name,
+                    experts > 1 ? fmt::format("{} of {} experts are all zero, the first {}", zero,
+                                              experts, first)
+                                : fmt::format("{} bytes, all zero{}", info.bytes,
+                                              module.scheme.quantized() ? " or the code of 0" : ""),
+                    "weights");
+  }
+
+  void report_file(const std::string& file, std::vector<const TensorInfo*>& tensors) {
+    std::sort(tensors.begin(), tensors.end(),
+              [](const auto* a, const auto* b) { return a->file_offset > b->file_offset; });
+    std::uint64_t bytes = 0;
+    std::size_t count = 0;
+    bool any = false;
+    for (const TensorInfo* info : tensors) {
+      if (!is_all(validation_.checkpoint.tensor(*info).view.bytes, {})) break;
+      any = any || whole_.contains(info->name);
+      bytes += info->bytes;
+      ++count;
+    }
+    if (!any) return;
+    validation_.groups.add(Role::other,
+                           {Level::warning, "data-zero", file,
+                            fmt::format("the last {} of {} tensors, {} bytes, are zeros", count,
+                                        tensors.size(), bytes),
+                            "weights to the end of the file: was it filled?"});
+  }
+
+  Validation& validation_;
+  bool norms_;
+  std::set<std::string> whole_;  // tensors
+};
+
+std::string model_type_of(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
+    return read_model_hints(*metadata).model_type;
+  }
+  const auto config = checkpoint.json_file("config.json");
+  return config && *config != nullptr ? read_model_hints(**config).model_type : std::string();
+}
+
+}  // namespace
+
+void validate_zeros(Validation& validation) {
+  if (validation.depth != Depth::weights) return;
+  const bool around = has_norms_around_zero(model_type_of(validation.checkpoint));
+  Zeros zeros(validation, !around);
+  for (const Module& module : validation.identified.modules) zeros.add(module);
+  zeros.report_files();
+}
+
+}  // namespace fewbit
