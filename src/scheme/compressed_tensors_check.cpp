@@ -114,9 +114,10 @@ class Check {
     const auto other =
         std::find_if(bytes.begin(), bytes.end(), [&](std::byte byte) { return byte != middle; });
     if (other == bytes.end()) return;
-    const std::string where = config_.where() + " " + group.name + " says symmetric";
-    add(draft.module, Level::warning, "zeros-not-symmetric", zeros->name + " is not all zero",
-        where + "; readers that believe it leave the zero points out");
+    groups_.add(draft.module.role,
+                {Level::warning, "zeros-not-symmetric", zeros->name, "zero points that are not 0",
+                 fmt::format("0 everywhere, as {} {} says symmetric; the stored ones count",
+                             config_.where(), group.name)});
   }
 
   const Inventory& inventory_;

@@ -15,8 +15,9 @@ bool has(std::string_view text, std::string_view piece) {
 // What exporters add or leave out as they like.
 bool is_incidental(const Module& module) {
   const std::string_view last = split_dots(module.name).back();
-  for (const std::string_view piece : {"scale", "zero_point", "amax", "rotary", "inv_freq", "mask",
-                                       "lora", "g_idx", "observer", "rope_freqs", "quantizer"}) {
+  for (const std::string_view piece :
+       {"scale", "zero_point", "amax", "rotary", "inv_freq", "mask", "lora", "g_idx", "observer",
+        "rope_freqs", "quantizer", "downsample"}) {
     if (has(last, piece) || (piece != "scale" && has(module.name, piece))) return true;
   }
   return is_table(module.name) && !last.ends_with("tid2eid");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -91,7 +92,18 @@ bool is_router(const std::string& slot, const Module& module, std::int64_t exper
   return has_any(slot, {"router", "gating", "classifier"}) || (module.k > 0 && module.n == experts);
 }
 
-Experts experts_of(const Slots& slots, const Identified& identified, int layer) {
+// One more than the highest number of an expert, by layer.
+std::map<int, std::int64_t> expert_counts(const Identified& identified) {
+  std::map<int, std::int64_t> counts;
+  for (const Module& module : identified.modules) {
+    if (module.expert < 0) continue;
+    std::int64_t& count = counts[module.layer];
+    count = std::max<std::int64_t>(count, std::int64_t{module.expert} + 1);
+  }
+  return counts;
+}
+
+Experts experts_of(const Slots& slots, std::int64_t numbered) {
   Experts out;
   for (const auto& [slot, module] : slots) {
     if (module->expert == -1 || (module->role != Role::up_proj && module->role != Role::gate_proj &&
@@ -102,11 +114,7 @@ Experts experts_of(const Slots& slots, const Identified& identified, int layer) 
     out.count = std::max(out.count, module->experts);
   }
   if (out.example == nullptr) return out;
-  if (out.example->expert >= 0) {
-    for (const Module& module : identified.modules) {
-      if (module.layer == layer) out.count = std::max<std::int64_t>(out.count, module.expert + 1);
-    }
-  }
+  if (out.example->expert >= 0) out.count = std::max(out.count, numbered);
   for (const auto& [slot, module] : slots) {
     out.router = out.router || is_router(slot, *module, out.count);
     out.shared = out.shared || has_any(slot, {"share", "shexp"});
@@ -175,6 +183,7 @@ struct Outer {
   bool head = false;
   bool norm = false;
   bool prefixed = false;  // a head stands beside the model, not in a bare one
+  bool draft = false;     // of another model, whose embedding and head it takes
 };
 
 Outer outer_of(const Identified& identified) {
@@ -189,12 +198,16 @@ Outer outer_of(const Identified& identified) {
     out.embedding = out.embedding || has_any(name, {"emb", "wte", "tok"});
     out.head = out.head || module.role == Role::head || has_any(name, {"head", "out", "score"});
     out.norm = out.norm || is_norm_name(name);
+    const std::string_view last = split_dots(name).back();
+    out.draft =
+        out.draft || last == "fc" || last == "d2t" || last == "t2d" || last == "pre_projection";
   }
   return out;
 }
 
 void check_outer(Validation& validation, bool norms) {
   const Outer outer = outer_of(validation.identified);
+  if (outer.draft) return;
   if (!outer.embedding) {
     add(validation, Role::embedding, Level::error, "the model", "no embedding",
         "one: all layers are there");
@@ -218,6 +231,7 @@ void validate_whole_model(Validation& validation, const ModelHints& hints) {
   // Without it, single layers and matrices may be all that is wanted.
   if (!hints.num_layers) return;
   const Stated stated = stated_of(validation.checkpoint);
+  std::map<int, std::int64_t> counts = expert_counts(validation.identified);
   for (const auto& [path, stack] : slots_of(validation.identified)) {
     std::int64_t layers = 0;
     bool norms = false;
@@ -234,7 +248,7 @@ void validate_whole_model(Validation& validation, const ModelHints& hints) {
                     module->role == Role::attention_other || module->role == Role::q_proj;
       }
       norms = norms || normed;
-      const Experts experts = experts_of(slots, validation.identified, number);
+      const Experts experts = experts_of(slots, counts[number]);
       // Experts alone are no model.
       if (experts.example != nullptr && normed) {
         check_layer(validation, stated, fmt::format("{}.{}", path, number), experts);

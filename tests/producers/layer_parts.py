@@ -148,6 +148,14 @@ def embedding_model(name):
     return case
 
 
+def draft_model(name):
+    """Takes embedding and head of the model that it drafts for."""
+    case = usual(name)
+    del case.tensors["model.embed_tokens.weight"]
+    case.tensors["fc.weight"] = matrix(random(name), HIDDEN, 3 * HIDDEN)
+    return case
+
+
 def prediction_head(name):
     case = latent(name)
     rng = random(name + "mtp")
@@ -222,7 +230,7 @@ SHAPES = {
 def cases():
     for make in (latent, usual, two_layers, biased, keys_as_values, shared_keys, hybrid, wide_heads, gguf):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
-    for make in (without_first_norm, embedding_model, prediction_head):
+    for make in (without_first_norm, embedding_model, draft_model, prediction_head):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     for name, (make, words) in MISSING.items():
         yield with_fault(make, f"layer-{name}", "tensor-missing", drop(words))

@@ -58,6 +58,12 @@ def may_be_zero(name):
     return case
 
 
+def half_of_head(case):
+    head = np.array(case.tensors.pop("lm_head.weight"))
+    head[40:] = 0
+    case.tensors["lm_head.weight"] = head
+
+
 def norms_around_zero(name):
     case = usual(name)
     case.config["model_type"] = "gemma3_text"
@@ -93,5 +99,6 @@ def cases():
     ]:
         yield with_fault(make, f"zero-{name}", "weights-zero", apply)
     yield with_fault(latent, "zero-end", "data-zero", zero_end(5))
+    yield with_fault(latent, "zero-half", "data-zero", half_of_head)
     yield with_fault(layers_of_gptq, "gptq-turned-round", "scale-direction", turned_round)
     yield layers_of_gptq("no-fault-gptq-two-layers")
