@@ -209,7 +209,7 @@ void check_outer(Validation& validation, bool norms) {
   const Outer outer = outer_of(validation.identified);
   if (outer.draft) return;
   if (!outer.embedding) {
-    add(validation, Role::embedding, Level::error, "the model", "no embedding",
+    add(validation, Role::embedding, Level::warning, "the model", "no embedding",
         "one: all layers are there");
   }
   if (!outer.norm && norms) {
