@@ -59,6 +59,38 @@ TEST(LayerConfig, GptOssHasAnotherFunctionThanItsConfigNames) {
   EXPECT_EQ(config->activation, (ActivationParams{Activation::swigluoai, 1.702F, 1.0F, 7.0F}));
 }
 
+TEST(LayerConfig, ReadsSizesWhereverAFamilyStatesThem) {
+  for (const std::string text : {
+           R"({"hidden_size": 32, "num_layers": 2, "n_routed_experts": 2, "moe_topk": [1, 1],
+               "moe_intermediate_size": [16, 16]})",
+           R"({"d_model": 32, "n_layers": 2, "moe_intermediate_size": 16,
+               "ffn_config": {"moe_num_experts": 2, "moe_top_k": 1}})",
+           R"({"thinker_config": {"text_config": {"hidden_size": 32, "num_hidden_layers": 2,
+               "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16}}})",
+       }) {
+    const auto config = read(SmallCheckpoint::modelopt(), text);
+    ASSERT_TRUE(config) << config.error().message();
+    EXPECT_EQ(config->hidden_size, 32);
+    EXPECT_EQ(config->num_layers, 2);
+    EXPECT_EQ(config->num_experts, 2);
+    EXPECT_EQ(config->moe_intermediate_size, 16);
+    EXPECT_EQ(config->router.top_k, 1);
+  }
+  const auto mixed = read(SmallCheckpoint::modelopt(), R"({"hidden_size": 32, "num_layers": 2,
+      "num_experts": 2, "moe_topk": 1, "moe_intermediate_size": [16, 8]})");
+  ASSERT_FALSE(mixed);
+  EXPECT_THAT(mixed.error().message(), HasSubstr("moe_intermediate_size is [16,8], expected"));
+}
+
+TEST(LayerConfig, ADenseModelHasNoMoeLayer) {
+  SmallCheckpoint dense;
+  dense.add("model.layers.0.mlp.up_proj.weight", DType::bf16, {1, 1});
+  const auto config = read(dense, R"({"hidden_size": 32, "num_hidden_layers": 1})");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(config.error().message(), HasSubstr("the model has no MoE layer"));
+}
+
 TEST(LayerConfig, NamesWhatIsMissingOrUnknown) {
   const auto message = [](const std::string& config) {
     const auto result = read(SmallCheckpoint::modelopt(), config);
