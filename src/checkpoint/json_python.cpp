@@ -104,7 +104,7 @@ PythonNumbers::PythonNumbers(std::string_view text) : source_(text) {
     if (const double value = overflow(text.substr(at, length)); value != 0) add(at, length, value);
     at += length;
     // What is no number is left to the parser.
-    if (length == 0 || (at < text.size() && continues_number(text[at]))) ++at;
+    while (at < text.size() && continues_number(text[at])) ++at;
   }
 }
 
