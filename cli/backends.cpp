@@ -68,7 +68,7 @@ Result<int> run_backends(const Options& options) {
                backend.layout, backend.summary});
   }
   print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
-            table.text());
+            Lines{table.text()});
   if (const auto& forced = environment().backend) {
     print_out("FEWBIT_BACKEND forces {}: used or refused\n", *forced);
   }

@@ -27,6 +27,8 @@ constexpr std::pair<std::string_view, QuantizationKey> keys[] = {
     {"quantization_method", QuantizationKey::text},
     {"quantization_scheme", QuantizationKey::text},
     {"weight_quant", QuantizationKey::text},
+    {"weight_quantization", QuantizationKey::text},
+    {"weights_quantization", QuantizationKey::text},
     {"quantized", QuantizationKey::flag},
     {"load_in_4bit", QuantizationKey::flag},
     {"load_in_8bit", QuantizationKey::flag},

@@ -35,9 +35,14 @@ void read_numbers(const Json::Array& list, std::int64_t layers, Kinds& kinds) {
   }
 }
 
+// Names and versions may have as many characters as there are layers.
+bool is_pattern(std::string_view key) {
+  return has(key, "pattern") || has(key, "layer") || has(key, "block");
+}
+
 // "4,5,6" or one character a layer.
 void read_text(std::string_view key, const std::string& text, std::int64_t layers, Kinds& kinds) {
-  if (static_cast<std::int64_t>(text.size()) == layers && layers > 1) {
+  if (static_cast<std::int64_t>(text.size()) == layers && layers > 1 && is_pattern(key)) {
     for (std::int64_t i = 0; i < layers; ++i) kinds[i] += text[static_cast<std::size_t>(i)];
   } else if (lists_layers(key) && has(text, ",")) {
     const auto numbers = Json::parse("[" + text + "]", "config.json");
@@ -57,6 +62,11 @@ void read_config(const Json& object, std::int64_t layers, Kinds& kinds) {
         }
       } else if (lists_layers(key)) {
         read_numbers(*list, layers, kinds);
+      }
+    } else if (key == "num_kv_shared_layers") {  // the last ones have no keys and values
+      const std::int64_t shared = value.as_int64().value_or(0);
+      for (std::int64_t i = std::max<std::int64_t>(layers - shared, 0); i < layers; ++i) {
+        kinds[i] += "shared ";
       }
     } else if (const std::string* text = value.as_string()) {
       read_text(key, *text, layers, kinds);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "scheme/model_json.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -70,6 +72,12 @@ ModelHints read_model_hints(const GgufMetadata& metadata) {
   if (hints.num_layers && drafts > 0 && drafts < *hints.num_layers) *hints.num_layers -= drafts;
   read_empty_layers(metadata, hints);
   return hints;
+}
+
+ModelHints read_model_hints(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_model_hints(*metadata);
+  const auto config = read_model_json(checkpoint);
+  return config && config->root != nullptr ? read_model_hints(*config->root) : ModelHints{};
 }
 
 }  // namespace fewbit

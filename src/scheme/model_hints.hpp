@@ -10,6 +10,7 @@
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "checkpoint/json.hpp"
+#include "fewbit/checkpoint.hpp"
 
 namespace fewbit {
 
@@ -24,5 +25,7 @@ ModelHints read_model_hints(const Json& config);
 // block_count counts the token-prediction layers too, which files may leave out; num_layers
 // doesn't.
 ModelHints read_model_hints(const GgufMetadata& metadata);
+// Empty where the checkpoint says nothing of its model.
+ModelHints read_model_hints(const Checkpoint& checkpoint);
 
 }  // namespace fewbit

@@ -36,8 +36,16 @@ std::vector<PatternEntry> entries_of(const ModeloptConfig& config) {
 // of layers.
 class Expectation {
  public:
-  explicit Expectation(const ModeloptConfig& config)
-      : config_(config), excluded_(dialect_of(Producer::modelopt), entries_of(config)) {}
+  Expectation(const ModeloptConfig& config, const Inventory& inventory)
+      : config_(config), excluded_(dialect_of(Producer::modelopt), entries_of(config)) {
+    codes_ = std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
+      return draft.claimed && draft.module.scheme.quantized();
+    });
+  }
+
+  // Of a plain module that should have codes. Where none has, the weights would be quantized while
+  // loading, or the config is another checkpoint's.
+  Level level_of_plain() const { return codes_ ? Level::warning : Level::error; }
 
   // Empty: quantized.
   std::string why_plain(const std::string& module) const {
@@ -53,6 +61,7 @@ class Expectation {
  private:
   const ModeloptConfig& config_;
   ModuleRules excluded_;
+  bool codes_ = false;  // anywhere in the checkpoint
 };
 
 void check_module(const Inventory& inventory, const ModeloptConfig& config,
@@ -69,7 +78,7 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config,
   }
   if (plain_projection && why_plain.empty()) {
     // Routers are never quantized on purpose, and exports forget to list them.
-    const Level level = module.role == Role::router ? Level::info : Level::warning;
+    const Level level = module.role == Role::router ? Level::info : expectation.level_of_plain();
     groups.add(module.role,
                {level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
                 config.where + " says " + config.algorithm + " and does not exclude it"});
@@ -194,7 +203,7 @@ void check_modelopt(Inventory& inventory) {
                                   "as in " + config.where + ": " + summary(config, configs[1])});
   }
   FindingGroups groups;
-  const Expectation expectation(config);
+  const Expectation expectation(config, inventory);
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
   check_known(inventory, config);
   check_mixed(inventory, configs);

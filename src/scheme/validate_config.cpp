@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "checkpoint/gguf_metadata.hpp"
+#include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
@@ -27,11 +29,22 @@ struct Sizes {
   std::optional<std::int64_t> top_k;
   std::optional<std::int64_t> groups;  // of experts, for the choice
   std::optional<std::int64_t> top_groups;
+  std::set<std::int64_t> numbers;  // all integers of the config
 };
 
 std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::Keys keys) {
   const auto value = config.integer(keys, 1, INT64_MAX);
   return value ? *value : std::nullopt;
+}
+
+void add_numbers(const Json& value, std::set<std::int64_t>& numbers) {
+  for (const ConfigPlace& place : config_places(value)) {
+    const Json::Object* members = place.object->as_object();
+    if (members == nullptr) continue;
+    for (const auto& [name, member] : *members) {
+      if (const auto number = member.as_int64()) numbers.insert(*number);
+    }
+  }
 }
 
 Sizes read_sizes(const ModelJson& file) {
@@ -51,6 +64,7 @@ Sizes read_sizes(const ModelJson& file) {
   sizes.top_k = size_of(config, top_k_keys);
   sizes.groups = size_of(config, group_keys);
   sizes.top_groups = size_of(config, {"topk_group"});
+  add_numbers(*file.root, sizes.numbers);
   return sizes;
 }
 
@@ -75,6 +89,9 @@ Sizes read_sizes(const GgufMetadata& metadata) {
   sizes.top_k = gguf_size(metadata, "expert_used_count");
   sizes.groups = gguf_size(metadata, "expert_group_count");
   sizes.top_groups = gguf_size(metadata, "expert_group_used_count");
+  for (const GgufMetadata::Entry& entry : metadata.entries()) {
+    if (const auto number = entry.value.as_int64()) sizes.numbers.insert(*number);
+  }
   return sizes;
 }
 
@@ -132,8 +149,21 @@ std::string size_text(std::optional<std::int64_t> size) {
   return size ? fmt::format("{}", *size) : "any";
 }
 
+// Tables of words have rows for padding, some a row a codebook; drafts, second towers and
+// factorised embeddings have sizes of their own, which the config states under many names.
+bool is_table_size(const Sizes& sizes, const Module& module) {
+  constexpr std::int64_t most_padding = 1024;
+  if (module.role != Role::embedding && module.role != Role::head) return false;
+  if (!sizes.vocab || !sizes.hidden) return false;
+  const bool transposed = module.n == *sizes.hidden && module.k == *sizes.vocab;
+  const std::int64_t more = module.n - *sizes.vocab;
+  const bool rows = (more > 0 && (more < most_padding || more % *sizes.vocab == 0)) ||
+                    sizes.numbers.contains(module.n);
+  return !transposed && rows && sizes.numbers.contains(module.k);
+}
+
 void validate_size(Validation& validation, const Sizes& sizes, const Module& module) {
-  if (!module.unreadable.empty() || module.k == 0) return;
+  if (!module.unreadable.empty() || module.k == 0 || is_table_size(sizes, module)) return;
   const Expected expected = expected_size(sizes, module);
   const bool wrong =
       (expected.n && *expected.n != module.n) || (expected.k && *expected.k != module.k);

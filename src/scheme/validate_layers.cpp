@@ -69,23 +69,19 @@ std::string text_of(unsigned bits) {
   return text;
 }
 
-// Without num_layers where nothing states it.
-ModelHints hints_of(const Checkpoint& checkpoint) {
-  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) return read_model_hints(*metadata);
-  const auto config = read_model_json(checkpoint);
-  return config && config->root != nullptr ? read_model_hints(*config->root) : ModelHints{};
-}
-
 // By the path before the number: "layers", "talker.model.layers", "blk".
 std::map<std::string, Stack> stacks_of(const Identified& identified) {
   std::map<std::string, Stack> stacks;
+  std::set<std::string> blocks;  // with a norm, an attention, a projection
   for (const Module& module : identified.modules) {
     if (module.layer < 0 || outside_language_model(module.name)) continue;
     const std::string path = layer_path(module.name);
     const std::size_t dot = path.rfind('.');
     const std::string number = path.substr(dot + 1);
     if (dot == std::string::npos || number != std::to_string(module.layer)) continue;
-    Layer& layer = stacks[path.substr(0, dot)][module.layer];
+    const std::string stack = path.substr(0, dot);
+    if (module.role != Role::other) blocks.insert(stack);
+    Layer& layer = stacks[stack][module.layer];
     if (!has_weight(module)) continue;
     if (module.role == Role::router) layer.router = &module;
     const Place place = place_of(module);
@@ -94,6 +90,8 @@ std::map<std::string, Stack> stacks_of(const Identified& identified) {
     mlp.has |= place.bits;
     if (mlp.example == nullptr) mlp.example = &module;
   }
+  // Convolutions and activations in a row have numbers too, and only the former are stored.
+  std::erase_if(stacks, [&](const auto& one) { return !blocks.contains(one.first); });
   return stacks;
 }
 
@@ -156,6 +154,8 @@ unsigned all_of(const Stack& stack, Kind kind) {
 void check_projections(Validation& validation, const Stack& stack, Kind kind, bool whole) {
   unsigned wanted = all_of(stack, kind);
   // Of dense layers only what another one has: their parts may have names of the family's own.
+  // A dense layer of a model with experts is made as they are.
+  if (kind == dense && whole && wanted != 0) wanted |= all_of(stack, experts);
   if (kind == experts && std::popcount(wanted) > 1) wanted |= whole ? up | down : up;
   for (const auto& [number, layer] : stack) {
     const Mlp& mlp = layer.mlps[kind];
@@ -184,7 +184,7 @@ void check_routers(Validation& validation, const Stack& stack) {
 }  // namespace
 
 void validate_layers(Validation& validation) {
-  const ModelHints hints = hints_of(validation.checkpoint);
+  const ModelHints hints = read_model_hints(validation.checkpoint);
   const std::optional<std::int64_t> stated = hints.num_layers;
   for (auto& [path, stack] : stacks_of(validation.identified)) {
     drop_draft_layers(validation, path, stack, stated);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -54,6 +55,16 @@ void validate_quantized(Validation& validation, const Module& module) {
   }
 }
 
+// DeepSeek-V4 stores the bias of the choice as its router's own.
+void check_own_bias(Validation& validation, const Module& router) {
+  const TensorInfo* bias = validation.checkpoint.find(router.part("bias"));
+  const std::string type = read_model_hints(validation.checkpoint).model_type;
+  if (bias == nullptr || !type.starts_with("deepseek_v4") || bias->dtype == DType::f32) return;
+  validation.add(router, Level::warning, "router-bias-rounded", bias->name,
+                 std::string(dtype_name(bias->dtype)),
+                 "f32: rounding the bias changes which experts are chosen");
+}
+
 }  // namespace
 
 void validate_roles(Validation& validation) {
@@ -65,6 +76,7 @@ void validate_roles(Validation& validation) {
     if (module.role == Role::router && module.n > 0) routers[layer_path(module.name)] = module.n;
   }
   for (const Module& module : validation.identified.modules) {
+    if (module.role == Role::router) check_own_bias(validation, module);
     if (module.role != Role::router_bias || module.scheme.quantized()) continue;
     if (dtype_bits(module.scheme.weight) < 32) {
       validation.add(module, Level::warning, "router-bias-rounded", module.name,

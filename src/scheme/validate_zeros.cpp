@@ -160,19 +160,11 @@ class Zeros {
   std::set<std::string> whole_;
 };
 
-std::string model_type_of(const Checkpoint& checkpoint) {
-  if (const GgufMetadata* metadata = checkpoint.gguf_metadata()) {
-    return read_model_hints(*metadata).model_type;
-  }
-  const auto config = checkpoint.json_file("config.json");
-  return config && *config != nullptr ? read_model_hints(**config).model_type : std::string();
-}
-
 }  // namespace
 
 void validate_zeros(Validation& validation) {
   if (validation.depth != Depth::weights) return;
-  const bool around = has_norms_around_zero(model_type_of(validation.checkpoint));
+  const bool around = has_norms_around_zero(read_model_hints(validation.checkpoint).model_type);
   Zeros zeros(validation, !around);
   for (const Module& module : validation.identified.modules) zeros.add(module);
   zeros.report_files();

@@ -110,6 +110,20 @@ def shared_keys(name):
     return dense(name, lambda rng, layer, number: attention(rng, layer, "qkvo" if number < 3 else "qo"))
 
 
+def shared_keys_of_the_last(name):
+    """The config says so of the last layer alone."""
+    last = LAYERS - 1
+    parts = lambda number: "qo" if number == last else "qkvo"  # noqa: E731
+    return dense(name, lambda rng, layer, number: attention(rng, layer, parts(number)), num_kv_shared_layers=1)
+
+
+def versioned(name):
+    """A version and a name with as many characters as there are layers say nothing of these."""
+    case = latent(name)
+    case.config |= {"transformers_version": "5.17.0"[:LAYERS].ljust(LAYERS, "0"), "_name_or_path": "a/base"[:LAYERS]}
+    return case
+
+
 def hybrid(name):
     def attention_of(rng, layer, number):
         if number % 3 == 2:
@@ -201,6 +215,7 @@ MISSING = {
     "correction": (latent, "layers.2.mlp.gate.e_score"),
     "shared": (latent, "shared_experts"),
     "norm": (latent, "layers.3.input_layernorm"),
+    "versioned": (versioned, "layers.3.input_layernorm"),
     "kv-a": (latent, "layers.4.self_attn.kv_a_proj"),
     "o-of-dense": (latent, "layers.0.self_attn.o_proj"),
     "embedding": (latent, "embed_tokens"),
@@ -230,6 +245,9 @@ SHAPES = {
 def cases():
     for make in (latent, usual, two_layers, biased, keys_as_values, shared_keys, hybrid, wide_heads, gguf):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
+    for make in (shared_keys_of_the_last, versioned):
+        yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
+    yield with_fault(latent, "layer-only-dense", "projection-missing", drop("layers.0.mlp.gate_proj"))
     for make in (without_first_norm, embedding_model, draft_model, prediction_head):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     for name, (make, words) in MISSING.items():

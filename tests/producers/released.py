@@ -9,6 +9,7 @@ from gguf_files import moe as gguf_moe
 from small_model import ATTENTION, EXPERT, EXPERTS, HIDDEN, INNER, LAYER, UP, fp8_model, modelopt_model, plain, plain_model
 
 CONV = LAYER + "mixer.conv1d"
+V4_BIAS = LAYER + "mlp.gate.bias"
 CORRECTION = LAYER + "mlp.moe_statics.e_score_correction_bias"
 
 
@@ -30,6 +31,14 @@ def ernie(name):
     for part, n, k in (("gate", INNER // 2, HIDDEN), ("up", INNER // 2, HIDDEN), ("down", HIDDEN, INNER // 2)):
         case.tensors[EXPERT.format(EXPERTS - 1, part) + ".weight"] = plain(rng, n, k)
     case.warnings = ("router-bias-rounded",)
+    return case
+
+
+def deepseek_v4(name):
+    """The bias of the choice is the router's own."""
+    case = plain_model(name)
+    case.config["model_type"] = "deepseek_v4"
+    case.tensors[V4_BIAS] = np.zeros(EXPERTS, np.float32)
     return case
 
 
@@ -92,7 +101,26 @@ def encoder(name, part="speech_encoder"):
     """Layers of an encoder, which begin where the exporter likes."""
     case = plain_model(name)
     for number in (1, 3):
-        case.tensors[f"{part}.layers.{number}.fc1.weight"] = plain(random(name), 32, 32)
+        case.tensors[f"{part}.layers.{number}.self_attn.q_proj.weight"] = plain(random(name), 32, 32)
+    return case
+
+
+def sequential(name):
+    """A projector: matrices in a row with an activation between, which has a number and no tensors."""
+    case = plain_model(name)
+    case.config["model_type"] = "janus"
+    for number in (0, 2):
+        case.tensors[f"projector.layers.{number}.weight"] = plain(random(name), 32, 32)
+    for number in (0, 3):
+        case.tensors[f"codec.decoder.layers.{number}.conv.weight"] = bf16(np.full((4, 4, 3), 0.5))
+    return case
+
+
+def tables(name, rows=64, width=HIDDEN, **config):
+    """An embedding and a head whose size has a key of its own, or rows for padding."""
+    case = plain_model(name)
+    case.config |= {"model_type": "some_model", "vocab_size": 64, "hidden_size": HIDDEN} | config
+    case.tensors["model.embed_tokens.weight"] = plain(random(name), rows, width)
     return case
 
 
@@ -141,6 +169,7 @@ CONFIG_FAULTS = {
     "groups": {"quantization_config": {"quant_method": "compressed-tensors", "format": "dense", "config_groups": {"a": {"weights": {"num_bits": 4}}}}},
     "audio-bits": {"audio_config": {"quantization": {"bits": 8}}},
     "audio-method": {"audio_config": {"quantization_config": {"quant_method": "odd"}}},
+    "weights": {"weight_quantization": "int4"},
     "not-audio": {"other_config": {"quantization": {"n_q": 8}}},
 }
 
@@ -158,6 +187,14 @@ def cases():
         case = plain_model(f"released-config-{name}")
         case.config |= keys
         yield case
+    yield with_fault(
+        plain_model,
+        "released-plain-nvfp4",
+        "config-expects-quantized",
+        set_config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": []}),
+    )
+    yield deepseek_v4("released-deepseek-v4")
+    yield with_fault(deepseek_v4, "released-deepseek-v4", "router-bias-rounded", set_tensor(V4_BIAS, bf16(np.zeros(EXPERTS))))
     for name, keys in CONFIG_FAULTS.items():
         yield with_fault(plain_model, f"released-config-{name}", "module-unreadable", set_config(**keys))
     yield with_fault(
@@ -178,8 +215,18 @@ def cases():
     yield with_fault(lambda name: own_scales(name, "qwen3moe"), "released-gguf-own-scales", "module-unreadable", lambda c: None)
     yield no_op_blocks("released-no-op-blocks")
     yield with_fault(no_op_blocks, "released-no-op-blocks", "layers-missing", set_config(block_configs=[]))
+    yield sequential("released-sequential")
+    yield tables("released-padded-embedding", 72)
+    yield tables("released-draft-vocabulary", 48, draft_vocab_size=48)
+    yield tables("released-narrow-embedding", 64, 16, embedding_size=16)
+    yield tables("released-codebooks", 192)
+    for label, rows, width in (("rows", 37, HIDDEN), ("width", 64, 24), ("order", HIDDEN, 64)):
+        yield with_fault(
+            lambda name, rows=rows, width=width: tables(name, rows, width), f"released-table-{label}", "config-size", lambda c: None
+        )
     yield encoder("released-encoder")
     yield with_fault(lambda name: encoder(name, "decoder"), "released-encoder", "layers-missing", lambda c: None)
     case = modelopt_model("released-output-zero-point")
     case.tensors[ATTENTION + "k_proj.output_zero_point"] = np.zeros(1, np.int8)
+    case.notes = ("output-scale-unused",)
     yield case
