@@ -67,6 +67,7 @@ struct Parts {
         g_idx(draft.tensor("g_idx")) {}
 };
 
+// Codes, scales and zero points; g_idx has a say in add_gptq.
 bool fits(const Parts& parts, const IntegerFit& fit) {
   const auto shapes = integer_shapes(fit);
   if (!shapes || !is_shape(parts.qweight, shapes->qweight)) return false;
@@ -74,19 +75,48 @@ bool fits(const Parts& parts, const IntegerFit& fit) {
   const bool empty_zeros = fit.packing == Packing::words_k && parts.qzeros != nullptr &&
                            parts.qzeros->shape == Shape{shapes->qzeros[0], 0};
   return is_shape(parts.scales, shapes->scales) &&
-         (empty_zeros || is_shape(parts.qzeros, shapes->qzeros)) &&
-         is_shape(parts.g_idx, shapes->g_idx);
+         (empty_zeros || is_shape(parts.qzeros, shapes->qzeros));
 }
 
-// Columns of a GPTQ matrix: the length of g_idx, or what the words hold.
+// Columns of a GPTQ matrix: what the words hold. Where 3 bits do not fill them, only g_idx can
+// tell.
 std::optional<Size> columns_of_words(const Parts& parts, int bits) {
-  if (parts.g_idx != nullptr) {
-    if (parts.g_idx->shape.size() != 1) return std::nullopt;
-    return parts.g_idx->shape[0];
-  }
   const Size stream = parts.qweight->shape[0] * 32;
-  if (stream % bits != 0) return std::nullopt;
-  return stream / bits;
+  if (stream % bits == 0) return stream / bits;
+  if (parts.g_idx == nullptr || parts.g_idx->shape.size() != 1) return std::nullopt;
+  return parts.g_idx->shape[0];
+}
+
+// Leaves the wanted ones where there are any.
+template <class Wanted>
+bool narrow(std::vector<IntegerFit>& fits, const Wanted& wanted) {
+  if (std::none_of(fits.begin(), fits.end(), wanted)) return false;
+  std::erase_if(fits, [&](const IntegerFit& fit) { return !wanted(fit); });
+  return true;
+}
+
+// Whether g_idx has the length that the words hold in the config's width.
+bool is_stated_index(const Parts& parts, const IntegerHints& hints) {
+  const Size stream = parts.qweight->shape[0] * 32;
+  return hints.bits && *hints.bits > 0 && parts.g_idx->shape == Shape{stream / *hints.bits};
+}
+
+// g_idx chooses between widths that the other parts leave open, but never against the width of the
+// config when they agree with it: then its own length is the fault.
+void narrow_widths(const Parts& parts, const IntegerHints& hints, std::vector<IntegerFit>& found) {
+  const Size groups = parts.scales->shape[0];
+  const auto stated = [&](const IntegerFit& fit) { return fit.bits == hints.bits; };
+  narrow(found,
+         [&](const IntegerFit& fit) { return stated(fit) || fit.k * fit.bits % Size{32} == 0; });
+  const bool agreed = narrow(found, [&](const IntegerFit& fit) {
+    return stated(fit) && (!hints.group_size || groups_of(fit.k, *hints.group_size) == groups);
+  });
+  if (!agreed && parts.g_idx != nullptr) {
+    const auto indexed = [&](const IntegerFit& fit) { return parts.g_idx->shape == Shape{fit.k}; };
+    // The config, the codes and g_idx against the rest: not another width either.
+    if (!narrow(found, indexed) && is_stated_index(parts, hints)) found.clear();
+  }
+  narrow(found, stated);
 }
 
 void add_gptq(const Parts& parts, const IntegerHints& hints, std::vector<IntegerFit>& out) {
@@ -99,11 +129,8 @@ void add_gptq(const Parts& parts, const IntegerHints& hints, std::vector<Integer
       if (fits(parts, fit)) found.push_back(fit);
     }
   }
-  const bool stated = std::any_of(found.begin(), found.end(),
-                                  [&](const IntegerFit& fit) { return fit.bits == hints.bits; });
-  for (const IntegerFit& fit : found) {
-    if (!stated || fit.bits == hints.bits) out.push_back(fit);
-  }
+  narrow_widths(parts, hints, found);
+  out.insert(out.end(), found.begin(), found.end());
 }
 
 void add_gemm(const Parts& parts, const IntegerHints& hints, std::vector<IntegerFit>& out) {

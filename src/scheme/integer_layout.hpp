@@ -49,7 +49,7 @@ struct IntegerHints {
   std::optional<std::int64_t> group_size;  // 0 = whole rows
 };
 // Every layout that all present parts allow. A layout stands there twice when the shapes leave its
-// bits or group size open.
+// bits or group size open. A g_idx of another length than any of them is no obstacle: it is wrong.
 std::vector<IntegerFit> integer_fits(const Draft& draft, const IntegerHints& hints);
 // The sizes that a layout gives when not all parts fit it, from qweight and the hints.
 IntegerFit nearest_integer_fit(const Draft& draft, Packing packing, const IntegerHints& hints);

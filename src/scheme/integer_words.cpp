@@ -126,7 +126,7 @@ std::string settle_order(const Inventory& inventory, const Draft& draft, const I
     return "desc_act is true, but there is no g_idx that says the group of each column";
   }
   bool ordered = stated.value_or(false);
-  if (!stated && g_idx->dtype == DType::i32) {
+  if (!stated && g_idx->dtype == DType::i32 && g_idx->shape == Shape{fit.k}) {
     ordered = !read_group_index(inventory.checkpoint->tensor(*g_idx).view, fit.group_size).in_order;
   }
   if (ordered) scheme.act_order = ActOrder::group;

@@ -53,6 +53,7 @@ class Case:
     faults: tuple = ()
     warnings: tuple = ()  # rules that may be there beside
     notes: tuple = ()  # rules of level info that must be there
+    refused: bool = False  # by convert, whatever the level of the faults
     lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded
 
     def write(self, folder: Path):

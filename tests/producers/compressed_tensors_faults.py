@@ -74,6 +74,8 @@ def of_words():
     yield broken("g-idx-range", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, 2)), ordered())
     yield broken("g-idx-negative", ("g-idx-range",), put("weight_g_idx", lambda index: changed(index, 5, -1)), ordered())
     yield broken("g-idx-shape", UNREADABLE, put("weight_g_idx", lambda index: index[:-1]), ordered())
+    yield broken("g-idx-longer", UNREADABLE, put("weight_g_idx", lambda index: np.append(index, index[:1])), ordered())
+    yield broken("g-idx-twice-as-long", UNREADABLE, put("weight_g_idx", lambda index: np.tile(index, 2)), ordered())
     yield broken("shape-stale", ("weight-shape-differs",), put("weight_shape", lambda _: np.array([96, 64], np.int64)))
     yield broken("shape-missing", UNREADABLE, drop_all("weight_shape"), integers("ct-channel", config(args(strategy="channel", group_size=None)), group=0))
     yield broken("symmetric", ("zeros-not-symmetric",), say(symmetric=True), asymmetric())

@@ -317,6 +317,49 @@ def faults():
     yield case
 
 
+def index_lengths():
+    """A g_idx of another length never makes another width of codes that the config and the other parts settle.
+
+    [8, 32] leaves the width open without a config: one word of zero points holds 8 of 2, 3 or 4 bits.
+    """
+    form = Form(sym=False)
+    config = form.config()
+    file = {key: value for key, value in config.items() if key != "quant_method"}
+    config8 = {"quantization_config": Form(8, sym=False).config(dynamic={".*up_proj": {"bits": 4, "group_size": 32}})}
+    for length in (64, 33, 31):
+        for name, configs, files in [
+            ("", {"quantization_config": config}, {}),
+            ("file-", {}, {"quantize_config.json": file}),
+            ("rule-", config8, {}),
+        ]:
+            yield index_of(f"{name}{length}", 8, 32, form, length, configs, files)
+        yield index_of(f"whole-rows-{length}", 8, 32, Form(group_size=-1), length, {"quantization_config": Form(group_size=-1).config()})
+        yield index_of(f"without-zeros-{length}", 64, 32, Form(qzeros=False), length, {"quantization_config": Form().config()})
+        yield index_of(f"without-config-{length}", 64, 32, Form(), length, {})
+        if length != 64:  # as long as 2 bits have columns
+            yield index_of(f"other-config-{length}", 64, 32, Form(), length, {"quantization_config": Form(2).config()})
+        yield index_of(f"other-width-{length}", 64, 64, Form(3), length + 32, {"quantization_config": Form(3).config()}, scheme="GPTQ INT3")
+    # Without them, or of the right length: the same shapes are read.
+    for has, length in [("with", 32), ("without", None)]:
+        case = index_of(f"{has}-the-right-one", 8, 32, form, length, {"quantization_config": config})
+        yield Case(case.name, case.tensors, case.config, schemes=case.schemes, warnings=("zeros-wrap",))
+    # All parts agree on 2 bits, and on 4 only with other groups than the config says.
+    case = index_of("agrees-with-2-bits", 8, 128, Form(2, group_size=16), 128, {"quantization_config": Form(4, group_size=32).config()}, scheme="GPTQ INT2")
+    yield Case(case.name, case.tensors, case.config, schemes=case.schemes, warnings=("config-bits", "config-group-size"))
+
+
+def index_of(name, n, k, form, length, config, files=None, scheme="GPTQ INT4"):
+    """One projection with a g_idx cut or repeated to `length`, or without one."""
+    parts, _ = matrix(random(name), n, k, form)
+    if length is None:
+        parts.pop("g_idx")
+    else:
+        parts["g_idx"] = np.resize(parts["g_idx"], length)
+    tensors = {f"{UP}.{suffix}": part for suffix, part in parts.items()}
+    tensors["model.norm.weight"] = bf16(np.ones(32))
+    return Case(f"gptq-g-idx-length-{name}", tensors, config, files or {}, {UP: scheme}, faults=("group-index-shape",), refused=True)
+
+
 def other_formats():
     yield broken("asym-without-config", "module-unreadable", Form(sym=False), config=False, scheme="")
     yield broken("marlin", "module-unreadable", checkpoint_format="marlin", scheme="marlin")
@@ -348,4 +391,5 @@ def cases():
     yield from heads()
     yield from contradictions()
     yield from faults()
+    yield from index_lengths()
     yield from other_formats()

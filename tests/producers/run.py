@@ -148,6 +148,7 @@ def problems_of(program, case, folder):
             problems += scheme_problems(case, modules)
     code, said = fewbit(program, "convert", folder / "checkpoint", "-o", folder / "decoded", "--to", "f32", "--json")
     problems += agreement_problems(errors_of(report), code, said)
+    problems += ["convert accepts it"] if case.refused and code == 0 else []
     if case.lossless_nvfp4:
         problems += quantized_problems(program, case, folder)
     elif case.values and not case.faults:

@@ -115,6 +115,32 @@ TEST(IntegerWords, ShapesOfTwoLayoutsNeedAConfig) {
   EXPECT_EQ(down.k, 512);
 }
 
+// One word of zero points holds 8 of 2, 3 or 4 bits: only the config and g_idx tell the width.
+TEST(IntegerWords, TheLengthOfGroupNumbersChangesNoWidthThatIsSettled) {
+  for (const std::int64_t length : {64, 33, 32, 31, 0}) {
+    SCOPED_TRACE(length);
+    for (const Shapes& shapes :
+         {Shapes{{4, 8}, {1, 1}, {1, 8}, length}, Shapes{{4, 16}, {1, 2}, {1, 16}, length}}) {
+      const Module module = module_of(shapes, block("gptq"));
+      EXPECT_EQ(module.scheme.weight, DType::u4);
+      EXPECT_EQ(module.k, 32);
+    }
+    Shapes wide = {{4, 64}, {1, 8}, {1, 64}, length};
+    EXPECT_EQ(module_of(wide, "").scheme.weight, DType::u4);
+    EXPECT_EQ(module_of(wide, "").k, 32);
+  }
+  const Module narrow = module_of({{4, 8}, {1, 1}, {1, 8}, 64}, "");
+  EXPECT_EQ(narrow.scheme.weight, DType::u2);
+  EXPECT_EQ(narrow.k, 64);
+}
+
+// 128 columns of 2 bits; of 4 bits they were 64 in groups of 16, where the config says 32.
+TEST(IntegerWords, TensorsThatAgreeOutrankTheWidthOfTheConfig) {
+  const Module module = module_of({{8, 8}, {4, 1}, {4, 8}, 128}, block("gptq"));
+  EXPECT_EQ(module.scheme.weight, DType::u2);
+  EXPECT_EQ(module.k, 128);
+}
+
 TEST(IntegerWords, SymmetryIsStatedOrReadFromTheZeroPoints) {
   const std::string asymmetric = block("gptq", R"(, "sym": false)");
   EXPECT_TRUE(module_of(gptq, asymmetric).scheme.zero_points);
