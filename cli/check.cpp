@@ -15,6 +15,7 @@
 #include "problem_options.hpp"
 #include "progress.hpp"
 #include "scheme/model_json.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
 #include "select/select.hpp"
 #include "splits.hpp"
@@ -78,10 +79,12 @@ void add_config_error(Report& report, const Error& error) {
       {level, "config-unreadable", error.where, error.what, "a config that describes the model"});
 }
 
+// Of one shard alone, the rest of the layer may be in another.
 void add_layer_error(Report& report, const Error& error) {
   report.layer_error = error.message();
+  const Level level = is_part_of_model(report.checkpoint) ? Level::info : Level::error;
   report.findings.push_back(
-      {Level::error, "layer-not-runnable", error.where, error.what, "experts that can be run"});
+      {level, "layer-not-runnable", error.where, error.what, "experts that can be run"});
 }
 
 std::string machine_name(const Report& report) {

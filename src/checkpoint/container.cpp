@@ -133,20 +133,23 @@ Result<Container> open_single(const fs::path& path) {
 // NN of "model-00002-of-000NN.safetensors"; 1 for other names.
 int shards_by_name(const std::string& stem) {
   const std::size_t at = stem.rfind("-of-");
-  if (at == std::string::npos) return 1;
+  if (at == std::string::npos || at == 0 || stem[at - 1] < '0' || stem[at - 1] > '9') return 1;
   const std::string_view digits = std::string_view(stem).substr(at + 4);
   int count = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   return parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size() ? count : 1;
 }
 
-// One of several shards without an index: the rest of the model is probably missing.
-void find_lone_shard(Container& container) {
+// One of several shards. In a folder without an index the rest of the model is missing; who names
+// the file asks for no more than it.
+void find_lone_shard(Container& container, bool named) {
   const int expected = shards_by_name(container.paths.front().stem().string());
   if (expected <= 1) return;
-  container.findings.push_back({Level::error, "shard-alone", container.paths.front().string(),
-                                fmt::format("one shard and no {}", index_name),
-                                fmt::format("{} shards, by the file's name", expected)});
+  container.findings.push_back(
+      {named ? Level::info : Level::error, "shard-alone", container.paths.front().string(),
+       named ? std::string("one shard") : fmt::format("one shard and no {}", index_name),
+       fmt::format("{} shards, by the file's name; what the model as a whole needs is not checked",
+                   expected)});
 }
 
 // The usual index, or the only one beside no usual file: "consolidated.safetensors.index.json" of
@@ -191,7 +194,7 @@ Result<Container> open_directory(const fs::path& directory) {
     chosen = files.front();
   }
   FEWBIT_TRY(Container container, open_single(chosen));
-  find_lone_shard(container);
+  find_lone_shard(container, false);
   FEWBIT_TRY(find_extra_files(container));
   return container;
 }
@@ -252,7 +255,9 @@ Result<Container> open_container(const fs::path& path) {
   }
   if (path.extension() == ".json") return open_index(path);
   if (path.extension() == ".gguf" || begins_as_gguf(path)) return open_gguf(path);
-  return open_single(path);
+  FEWBIT_TRY(Container container, open_single(path));
+  find_lone_shard(container, true);
+  return container;
 }
 
 }  // namespace fewbit

@@ -4,6 +4,7 @@
 
 #include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/validation.hpp"
 
@@ -77,7 +78,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_unread_scales(validation);
   validate_drafts(validation);
   validate_experts(validation);
-  validate_layers(validation);
+  if (!is_part_of_model(checkpoint)) validate_layers(validation);
   validate_twice(validation);
   validate_biases(validation);
   validate_fused_counts(validation);

@@ -13,6 +13,7 @@
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -26,6 +27,7 @@ struct Sizes {
   std::optional<std::int64_t> experts;
   std::optional<std::int64_t> vocab;
   std::optional<std::int64_t> layers;
+  std::set<std::int64_t> empty_layers;
   std::optional<std::int64_t> top_k;
   std::optional<std::int64_t> groups;  // of experts, for the choice
   std::optional<std::int64_t> top_groups;
@@ -61,6 +63,7 @@ Sizes read_sizes(const ModelJson& file) {
   sizes.experts = size_of(config, num_experts_keys);
   sizes.vocab = size_of(config, {"vocab_size"});
   sizes.layers = size_of(config, {"num_hidden_layers"});
+  sizes.empty_layers = read_model_hints(*file.root).empty_layers;
   sizes.top_k = size_of(config, top_k_keys);
   sizes.groups = size_of(config, group_keys);
   sizes.top_groups = size_of(config, {"topk_group"});
@@ -85,7 +88,9 @@ Sizes read_sizes(const GgufMetadata& metadata) {
       gguf_size(metadata, own ? "expert_feed_forward_length" : "feed_forward_length");
   sizes.experts = gguf_size(metadata, "expert_count");
   sizes.vocab = gguf_size(metadata, "vocab_size");
-  sizes.layers = read_model_hints(metadata).num_layers;
+  const ModelHints hints = read_model_hints(metadata);
+  sizes.layers = hints.num_layers;
+  sizes.empty_layers = hints.empty_layers;
   sizes.top_k = gguf_size(metadata, "expert_used_count");
   sizes.groups = gguf_size(metadata, "expert_group_count");
   sizes.top_groups = gguf_size(metadata, "expert_group_used_count");
@@ -227,8 +232,10 @@ void validate_config_sizes(Validation& validation) {
                    fmt::format("{} experts in {}", found.first, layer),
                    fmt::format("{} by {}", *sizes.experts, sizes.source));
   }
+  if (layers == 0 || is_part_of_model(validation.checkpoint)) return;
+  while (sizes.empty_layers.contains(layers)) ++layers;
   // More layers are token-prediction heads; fewer can't be.
-  if (sizes.layers && layers > 0 && layers < *sizes.layers) {
+  if (sizes.layers && layers < *sizes.layers) {
     validation.groups.add(Role::other,
                           {Level::error, "layers-missing", sizes.source,
                            fmt::format("tensors of layers 0 to {}", layers - 1),

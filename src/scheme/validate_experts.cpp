@@ -9,6 +9,7 @@
 
 #include "scheme/config_section.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -142,10 +143,11 @@ void count_globals(const Checkpoint& checkpoint, const Layer& layer, SharedGloba
 }  // namespace
 
 void validate_experts(Validation& validation) {
+  const bool part = is_part_of_model(validation.checkpoint);
   SharedGlobals shared;
   for (const auto& [path, layer] : layers_of(validation.identified)) {
     if (layer.experts.empty()) continue;
-    validate_complete(validation, path, layer);
+    if (!part) validate_complete(validation, path, layer);
     validate_shapes(validation, path, layer);
     if (validation.depth >= Depth::scales) count_globals(validation.checkpoint, layer, shared);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "scheme/validation.hpp"
 #include "scheme/zero_bias.hpp"
@@ -216,14 +217,20 @@ void validate_model(Validation& validation) {
                    [&](const Family& one) { return one.model_type == config->model_type; });
   if (family == std::end(families)) return;
   const std::vector<Wanted> wanted = wanted_modules(*config, *family, validation.identified);
-  for (const Wanted& one : wanted) check_wanted(validation, one);
+  const bool part = is_part_of_model(validation.checkpoint);
+  for (const Wanted& one : wanted) {
+    const Module* module = validation.identified.find(one.module);
+    if (!part || (module != nullptr && has_weight(*module))) check_wanted(validation, one);
+  }
   for (const Module& module : validation.identified.modules) {
     if (module.layer < config->num_layers && !outside_language_model(module.name)) {
       check_bias(validation, module);
     }
   }
-  check_gates(validation, *config);
-  check_experts_present(validation, *config);
+  if (!part) {
+    check_gates(validation, *config);
+    check_experts_present(validation, *config);
+  }
   check_unused(validation, *config, wanted);
   check_extra_layers(validation, *config);
 }

@@ -29,6 +29,43 @@ class BadInput(Copy):
         (self.model / "model.safetensors.index.json").write_text(json.dumps(index))
         self.expect_error("model-00001-of-00002.safetensors", command="check")
 
+    def split(self, count):
+        """The model as `count` shards with an index; their paths."""
+        raw = (self.model / "model.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", raw[:8])
+        header = json.loads(raw[8 : 8 + length])
+        header.pop("__metadata__", None)
+        names, files, weight_map = sorted(header), [], {}
+        for i in range(count):
+            files.append(self.model / f"model-{i + 1:05}-of-{count:05}.safetensors")
+            part, data = {}, b""
+            for name in names[i * len(names) // count : (i + 1) * len(names) // count]:
+                begin, end = (8 + length + offset for offset in header[name]["data_offsets"])
+                part[name] = {**header[name], "data_offsets": [len(data), len(data) + end - begin]}
+                data += raw[begin:end]
+                weight_map[name] = files[-1].name
+            text = json.dumps(part).encode()
+            files[-1].write_bytes(struct.pack("<Q", len(text)) + text + data)
+        (self.model / "model.safetensors").unlink()
+        index = {"metadata": {}, "weight_map": weight_map}
+        (self.model / "model.safetensors.index.json").write_text(json.dumps(index))
+        return files
+
+    def test_one_shard_alone_is_not_judged_as_a_whole_model(self):
+        files = self.split(3)
+        rules = {f["rule"] for f in run_json(self, "check", self.model)["findings"]}
+        self.assertNotIn("shard-alone", rules)
+        for file in files:
+            report = run_json(self, "check", file)  # exits with 0: nothing above info
+            told = [f for f in report["findings"] if f["rule"] == "shard-alone"]
+            self.assertEqual([f["level"] for f in told], ["info"])
+            self.assertIn("3 shards", told[0]["expected"])
+        for file in (*files[::2], self.model / "model.safetensors.index.json"):
+            file.unlink()
+        report = run_json(self, "check", self.model, code=1)
+        self.assertEqual([f["rule"] for f in report["findings"] if f["level"] != "info"],
+                         ["shard-alone"])
+
     def test_missing_scale(self):
         name = "model.layers.1.mlp.experts.2.down_proj.weight_scale"
 

@@ -72,6 +72,16 @@ def without_no_op(name):
     return case
 
 
+def without_last_no_op(name):
+    case = gguf_layers(name, "deci", (0, 1))
+    case.pairs = {
+        "deci.block_count": 4,
+        "deci.attention.head_count": [4, 4, 0, 0],
+        "deci.feed_forward_length": [8, 8, 0, 0],
+    }
+    return case
+
+
 def own_scales(name, architecture="gemma4"):
     """Gemma 4: factors of the router's input and of the experts' outputs beside plain weights."""
     case = gguf_moe(name, "F16")
@@ -210,6 +220,10 @@ def cases():
     yield without_no_op("released-gguf-no-op")
     yield with_fault(
         without_no_op, "released-gguf-no-op", "layers-missing", lambda c: c.pairs.update({"deci.feed_forward_length": [8, 8, 8]})
+    )
+    yield without_last_no_op("released-gguf-last-no-op")
+    yield with_fault(
+        without_last_no_op, "released-gguf-last-no-op", "layers-missing", lambda c: c.pairs.update({"deci.block_count": 5})
     )
     yield own_scales("released-gguf-own-scales")
     yield with_fault(lambda name: own_scales(name, "qwen3moe"), "released-gguf-own-scales", "module-unreadable", lambda c: None)

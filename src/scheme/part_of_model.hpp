@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "fewbit/checkpoint.hpp"
+
+namespace fewbit {
+
+// One of several shards, or an adapter: layers, experts and matrices that are not there are
+// elsewhere.
+bool is_part_of_model(const Checkpoint& checkpoint);
+
+// adapter_config.json of PEFT, and tensors of its names or no model's config.
+bool is_adapter(const Checkpoint& checkpoint);
+
+}  // namespace fewbit
