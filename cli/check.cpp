@@ -68,13 +68,14 @@ void add_not_runnable(Report& report, const Error& error) {
 void add_config_error(Report& report, const Error& error) {
   if (error.code == ErrorCode::unsupported) return add_not_runnable(report, error);
   report.config_error = error.message();
-  // Without a config it may be no language model at all; a GGUF file never has one, and Mistral's
-  // own releases have params.json in its place.
+  // Without a config it may be no language model at all; a GGUF file never has one, Mistral's own
+  // releases have params.json in its place, adapters adapter_config.json.
   const auto model = read_model_json(report.checkpoint);
   const bool native = model && model->root != nullptr && model->name != "config.json";
-  const Level level = report.checkpoint.gguf_metadata() != nullptr || native ? Level::info
-                      : error.code == ErrorCode::not_found                   ? Level::warning
-                                                                             : Level::error;
+  const bool missing = error.code == ErrorCode::not_found;
+  const bool usual = report.checkpoint.gguf_metadata() != nullptr || native ||
+                     (missing && is_adapter(report.checkpoint));
+  const Level level = usual ? Level::info : missing ? Level::warning : Level::error;
   report.findings.push_back(
       {level, "config-unreadable", error.where, error.what, "a config that describes the model"});
 }
@@ -149,6 +150,9 @@ void describe_tokenizer(Report& report) {
   const auto tokenizer = Tokenizer::open(file);
   if (!tokenizer) {
     const Error& error = tokenizer.error();
+    std::erase_if(report.findings, [&](const Finding& finding) {
+      return finding.rule == "lfs-pointer" && finding.where == file.string();
+    });
     report.findings.push_back({Level::error, "tokenizer-unreadable", error.where, error.what,
                                "a tokenizer that can be read"});
   } else if (report.config && tokenizer->vocab_size() > report.config->vocab_size) {

@@ -199,6 +199,17 @@ Result<Container> open_directory(const fs::path& directory) {
   return container;
 }
 
+// What loaders of the model read beside its shards: configs, tokenizers, templates, code.
+bool is_read_by_loaders(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const std::string extension = file.extension().string();
+  if (name.ends_with(".index.json")) return false;  // of other weights
+  constexpr std::string_view extensions[] = {".json", ".model", ".tiktoken", ".jinja", ".py"};
+  return std::find(std::begin(extensions), std::end(extensions), extension) !=
+             std::end(extensions) ||
+         name.starts_with("vocab.") || name.starts_with("merges.");
+}
+
 // Files beside the shards whose data was not downloaded.
 Result<void> find_pointers(Container& container) {
   constexpr std::uintmax_t largest_pointer = 1024;
@@ -214,7 +225,8 @@ Result<void> find_pointers(Container& container) {
   if (failure) return system_error("list", failure.value(), container.directory);
   std::sort(pointers.begin(), pointers.end());
   for (const fs::path& path : pointers) {
-    container.findings.push_back({Level::warning, "lfs-pointer", path.string(), "a Git LFS pointer",
+    container.findings.push_back({is_read_by_loaders(path) ? Level::warning : Level::info,
+                                  "lfs-pointer", path.string(), "a Git LFS pointer",
                                   "the file itself, as `git lfs pull` gets it"});
   }
   return {};

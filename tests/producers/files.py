@@ -166,7 +166,17 @@ def pointers():
     ]:
         case = sharded(f"fault-files-pointer-{name}")
         pointer(name)(case)
-        case.faults = (rule,) if name != "tokenizer.json" else ("lfs-pointer", "tokenizer-unreadable")
+        case.faults = (rule,) if name != "tokenizer.json" else ("tokenizer-unreadable",)
+        yield case
+    for name in ("chat_template.jinja", "merges.txt", "modeling_own.py", "processor_config.json"):
+        case = sharded(f"fault-files-pointer-{name}")
+        pointer(name)(case)
+        case.faults = ("lfs-pointer",)
+        yield case
+    for name in ("banner.png", "README.pdf", "pytorch_model.bin", "model.gguf", "pytorch_model.bin.index.json"):
+        case = sharded(f"files-pointer-{name}")
+        pointer(name)(case)
+        case.notes = ("lfs-pointer",)
         yield case
 
 
@@ -233,6 +243,33 @@ def native_releases():
         yield fault
 
 
+def adapter(name):
+    """LoRA on some layers: adapter_config.json stands in place of config.json."""
+    case = Case(name, {}, files={"adapter_config.json": {"peft_type": "LORA", "r": 4, "layers_to_transform": [4, 6, 7]}})
+    for layer in (4, 6, 7):
+        module = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        case.tensors[f"{module}.lora_A.weight"] = bf16(np.full((4, 32), 0.5))
+        case.tensors[f"{module}.lora_B.weight"] = bf16(np.zeros((64, 4)))
+    write = case.write
+
+    def without_config(folder):
+        write(folder)
+        (folder / "config.json").unlink()
+
+    case.write = without_config
+    return case
+
+
+def adapters():
+    case = adapter("adapter")
+    case.notes = ("config-unreadable",)
+    yield case
+    fault = adapter("fault-adapter-without-config")
+    fault.files = {}
+    fault.faults = ("layers-missing", "config-unreadable")
+    yield fault
+
+
 def undeclared_shard():
     """Without a config of the model nothing is known to be missing."""
     case = fp8_model("config-missing-of-a-shard")
@@ -259,6 +296,7 @@ def cases():
     yield from pointers()
     yield from native_index()
     yield from native_releases()
+    yield from adapters()
     yield from undeclared_shard()
     yield from python_numbers()
     for rule, apply in FILE_FAULTS.items():
