@@ -43,23 +43,32 @@ bool output_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) !=
 
 void print_json(const Json& json) { write_out(printable_json(json.dump(2)) + "\n"); }
 
-static Json error_json(const char* code, const std::string& what, const std::string& where) {
+static Json error_body(const char* code, const std::string& what, const std::string& where) {
   Json body;
   body.set("code", code);
   body.set("what", what);
   body.set("where", where);
+  return body;
+}
+
+Json error_json(const Error& error) {
+  return is_usage_error(error) ? error_body("usage", error.message(), "command line")
+                               : error_body(error_code_name(error.code), error.what, error.where);
+}
+
+static void print_error_json(const Json& body) {
   Json out;
   out.set("error", body);
-  return out;
+  print_json(out);
 }
 
 void print_error(const Error& error, bool json) {
   write_err("error: " + printable_message(error.message()) + "\n");
-  if (json) print_json(error_json(error_code_name(error.code), error.what, error.where));
+  if (json) print_error_json(error_body(error_code_name(error.code), error.what, error.where));
 }
 
 void print_usage_error(std::string_view what, bool json) {
-  if (json) print_json(error_json("usage", std::string(what), "command line"));
+  if (json) print_error_json(error_body("usage", std::string(what), "command line"));
 }
 
 int usage_error(const Error& error, bool json) {
@@ -113,7 +122,7 @@ std::uint64_t peak_rss_bytes() {
 }
 
 const CLI::Validator not_empty(
-    [](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
+    [](const std::string& text) { return text.empty() ? "empty, expected some text" : ""; }, "");
 
 CLI::Validator number_between(double low, double high) {
   const bool open = high >= std::numeric_limits<float>::max();

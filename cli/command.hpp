@@ -70,6 +70,8 @@ void print_err(fmt::format_string<Shown<Args>...> format, const Args&... args) {
 bool output_failed();
 
 void print_json(const Json& json);
+// {code, what, where}, as every command's "error" is.
+Json error_json(const Error& error);
 // On stderr, with `json` also as an object on stdout.
 void print_error(const Error& error, bool json);
 void print_usage_error(std::string_view what, bool json);

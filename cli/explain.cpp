@@ -94,7 +94,8 @@ std::string way_out(const Error& error, const Selection& selection, bool convert
   }
   const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
                                     [](const Candidate& c) { return c.refusals.empty(); });
-  if (possible) return "error: " + printable_message(error.message()) + "\n";
+  if (possible || is_usage_error(error))
+    return "error: " + printable_message(error.message()) + "\n";
   if (!convertible) return "error: no backend can run it\n";
   return "error: no backend can run it; `fewbit convert DIR -o OUT --to bf16` writes weights that "
          "one can\n";
@@ -141,7 +142,7 @@ Json answer_json(const Answer& a) {
   out.set("problem", problem_json(a.share));
   out.set("splits", splits_by_backend_json(a.whole, a.device, a.engine));
   if (a.splits) out.set("model_splits", splits_json(*a.splits));
-  if (a.error) out.set("error", a.error->message());
+  if (a.error) out.set("error", error_json(*a.error));
   return out;
 }
 
@@ -166,9 +167,9 @@ Result<int> run_explain(const Options& options) {
       print_out("{}{}", Lines{split_line("TP", a.splits->tensor, a.parallel.tensor)},
                 Lines{split_line("EP", a.splits->expert, a.parallel.expert)});
     }
-    std::fflush(stdout);
   }
-  if (a.error && !options.json) {
+  std::fflush(stdout);
+  if (a.error) {
     const bool convertible = !options.path.empty() && plain_would_run(a.share, a.device);
     print_err("{}", Lines{way_out(*a.error, a.selection, convertible)});
   }

@@ -135,7 +135,9 @@ void add_generate(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("generate", "Text from a prompt");
   add_model_options(*command, *options);
   SamplingParams& sampling = options->generate.sampling;
-  command->add_option("--prompt", options->prompt, "Text to go on from")->required();
+  command->add_option("--prompt", options->prompt, "Text to go on from")
+      ->required()
+      ->check(not_empty);
   command->add_option("--max-tokens", options->generate.max_new_tokens, "Most new tokens")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest")

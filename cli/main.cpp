@@ -108,7 +108,7 @@ int run(int argc, char** argv, bool json) {
     std::ostringstream err;
     const int code = app.exit(error, out, err);
     print_out("{}", Lines{out.str()});
-    print_err("{}", Lines{err.str()});
+    print_err("{}{}", code == 0 ? "" : "error: ", Lines{err.str()});
     if (code == 0) return exit_fine;
     print_usage_error(error.what(), json);
     return exit_usage;

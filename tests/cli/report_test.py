@@ -169,7 +169,7 @@ class Reports(unittest.TestCase):
         forced = run("explain", MODEL, "--engine", "vllm", "--device", "sm_90",
                      "--backend", "batched_marlin", "--json")
         self.assertEqual(forced.returncode, 1)
-        self.assertIn("token exchange", json.loads(forced.stdout)["error"])
+        self.assertIn("token exchange", json.loads(forced.stdout)["error"]["what"])
         here = run("explain", MODEL, "--backend", "marlin")
         self.assertEqual(here.returncode, 2)
         self.assertIn("run by vLLM, not by fewbit", here.stderr)

@@ -111,6 +111,21 @@ class Usage(unittest.TestCase):
             for text_part in texts:
                 self.assertIn(text_part, result.stderr)
 
+    def test_explain_tells_a_forced_backend_as_any_other_error(self):
+        for args, env in (((), {"FEWBIT_BACKEND": "zz"}), (("--backend", "marlin"), {})):
+            result = run("explain", MODEL, *args, "--json", env=env)
+            self.assertEqual(result.returncode, 2)
+            error = json.loads(result.stdout)["error"]
+            self.assertEqual((error["code"], error["where"]), ("usage", "command line"))
+            self.assertEqual(result.stderr, f"error: {error['what']}\n")
+
+    def test_every_wrong_use_begins_with_error(self):
+        for args in (("check",), ("explain",), ("cpu", "--what"), ("frob",), (),
+                     ("generate", MODEL, "--prompt", "")):
+            result = run(*args)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), args)
+            self.assertTrue(result.stderr.startswith("error: "), result.stderr)
+
     def test_numbers_out_of_range_are_usage_errors(self):
         for option, values in {
             "--temperature": ("-1", "nan"),
