@@ -113,8 +113,10 @@ void decide_producer(const Inventory& inventory, Identified& out) {
 }
 
 // A model's config that says nothing of codes makes other loaders take them for weights; a shard
-// without a config may be any part of a release.
+// without a config may be any part of a release, and who runs gpt-oss's original one knows.
 bool is_model_config(const Inventory& inventory) {
+  const auto config = read_model_json(*inventory.checkpoint);
+  if (config && config->root != nullptr && is_original_gpt_oss(*config->root)) return false;
   return inventory.hidden_size.has_value() && inventory.num_layers.has_value();
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/quote.hpp"
+#include "scheme/model_json.hpp"
 
 namespace fewbit {
 namespace {
@@ -219,6 +220,10 @@ Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
   }
   if (!root->is_object()) {
     return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", root->kind()), where};
+  }
+  if (is_original_gpt_oss(*root)) {
+    return Error{ErrorCode::unsupported, "gpt-oss's original release, which has no model_type",
+                 where};
   }
   const ConfigSection config(*root, where);
   ModelConfig model;

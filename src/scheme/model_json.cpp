@@ -67,6 +67,11 @@ Json with_usual_names(const Json& params) {
 
 }  // namespace
 
+bool is_original_gpt_oss(const Json& config) {
+  return config.find("model_type") == nullptr && config.find("initial_context_length") != nullptr &&
+         config.find("swiglu_limit") != nullptr;
+}
+
 Result<ModelJson> read_model_json(const Checkpoint& checkpoint) {
   ModelJson out;
   FEWBIT_TRY(out.root, checkpoint.json_file(out.name));

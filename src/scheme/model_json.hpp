@@ -17,4 +17,7 @@ struct ModelJson {
 };
 Result<ModelJson> read_model_json(const Checkpoint& checkpoint);
 
+// The config of gpt-oss's `original` folder: no model_type, and nothing of its MXFP4.
+bool is_original_gpt_oss(const Json& config);
+
 }  // namespace fewbit

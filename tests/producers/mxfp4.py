@@ -42,6 +42,21 @@ def gpt_oss(name, config=None, scale_type=np.uint8):
     return Case(name, tensors, GPT_OSS if config is None else config, {}, schemes, values)
 
 
+def original(name):
+    """gpt-oss's `original` folder: names and a config of its own."""
+    rng = random(name)
+    tensors, values = {}, {}
+    for projection, n, k in [("mlp1", 2 * 96, 64), ("mlp2", 64, 96)]:
+        module = f"block.0.mlp.{projection}_weight"
+        codes, scales, values[module] = mxfp4(rng, (3, n, k))
+        tensors[f"{module}.blocks"] = pack_nibbles(codes).reshape(3, n, k // 32, 16)
+        tensors[f"{module}.scales"] = scales
+        tensors[f"block.0.mlp.{projection}_bias"] = bf16(rng.uniform(-1, 1, (3, n)))
+    tensors["block.0.mlp.gate.weight"] = bf16(rng.uniform(-1, 1, (3, 64)))
+    config = {"num_hidden_layers": 1, "num_experts": 3, "hidden_size": 64, "swiglu_limit": 7.0, "initial_context_length": 4096}
+    return Case(name, tensors, config, notes=("config-missing", "model-not-runnable"))
+
+
 def deepseek(name, config=None):
     rng = random(name)
     tensors, values, schemes = {}, {}, {}
@@ -93,6 +108,7 @@ def good():
     yield gpt_oss("mxfp4-gpt-oss")
     yield gpt_oss("mxfp4-gpt-oss-e8m0-type", scale_type=ml_dtypes.float8_e8m0fnu)
     yield gpt_oss("mxfp4-gpt-oss-without-config", config={"model_type": "gpt_oss", "hidden_size": 64})
+    yield original("mxfp4-gpt-oss-original")
     yield deepseek("mxfp4-deepseek-v4")
     yield deepseek("mxfp4-deepseek-v4-without-config", config={})
     yield transposed("nvfp4-transposed-llama4", "llama4")
