@@ -45,6 +45,7 @@ struct Report {
   std::optional<ModelConfig> config;
   std::string config_error;
   std::string device = "cpu";
+  MoeLayers moe_layers;
   std::optional<LayerProblem> layer;  // of the first MoE layer
   std::optional<Selection> selection;
   std::vector<Selection> engines;  // what other engines would choose
@@ -83,7 +84,9 @@ void add_config_error(Report& report, const Error& error) {
 // Of one shard alone, the rest of the layer may be in another.
 void add_layer_error(Report& report, const Error& error) {
   report.layer_error = error.message();
-  const Level level = is_part_of_model(report.checkpoint) ? Level::info : Level::error;
+  // Of a family that fewbit doesn't know it need not be a fault.
+  const bool sure = report.config && !is_part_of_model(report.checkpoint);
+  const Level level = sure ? Level::error : Level::info;
   report.findings.push_back(
       {level, "layer-not-runnable", error.where, error.what, "experts that can be run"});
 }
@@ -93,7 +96,7 @@ std::string machine_name(const Report& report) {
 }
 
 // A forced backend that refuses is told apart: others could.
-void add_no_backend(Report& report, const Error& error) {
+void add_no_backend(Report& report, const DeviceInfo& device, const Error& error) {
   const auto& candidates = report.selection->candidates;
   const bool forced = std::any_of(candidates.begin(), candidates.end(),
                                   [](const Candidate& c) { return c.refusals.empty(); });
@@ -106,18 +109,35 @@ void add_no_backend(Report& report, const Error& error) {
   report.findings.push_back(
       {Level::info, "layer-not-runnable", "experts",
        fmt::format("no backend for them on {}: see the table below", machine_name(report)),
-       "one; `fewbit convert` writes weights that every backend runs"});
+       plain_would_run(report.layer->problem, device)
+           ? "one; `fewbit convert` writes weights that every backend runs"
+           : "one that can run them"});
+}
+
+void describe_config(Report& report) {
+  auto config = read_model_config(report.checkpoint);
+  if (!config) return add_config_error(report, config.error());
+  report.config = *std::move(config);
+  const auto family =
+      find_family(*report.config, (report.checkpoint.directory() / "config.json").string());
+  if (!family) add_not_runnable(report, family.error());
+}
+
+bool has_experts(const Identified& identified) {
+  return std::ranges::any_of(identified.modules, [](const Module& m) { return m.expert != -1; });
 }
 
 // What can run the experts; a checkpoint that can't be run is still worth a page.
 void describe_layer(Report& report) {
-  auto config = read_model_config(report.checkpoint);
-  if (!config) return add_config_error(report, config.error());
-  report.config = *config;
-  const auto family =
-      find_family(*config, (report.checkpoint.directory() / "config.json").string());
-  if (!family) add_not_runnable(report, family.error());
-  auto layer = first_moe_layer(report.checkpoint, report.identified, *config, DType::bf16);
+  if (!report.config && !has_experts(report.identified)) return;
+  const auto config = layer_config(report.checkpoint, report.identified);
+  if (!config) {  // there is a finding about it
+    report.layer_error = config.error().message();
+    return;
+  }
+  report.moe_layers =
+      moe_layer_problems(report.checkpoint, report.identified, *config, DType::bf16);
+  auto layer = first_moe_layer(report.checkpoint, report.moe_layers, *config);
   if (!layer) return add_layer_error(report, layer.error());
   const auto device = describe_device(report.device);
   if (!device) return add_layer_error(report, device.error());
@@ -129,12 +149,12 @@ void describe_layer(Report& report) {
   auto selection = examine_backends(layer->problem, *device);
   if (!selection) return add_layer_error(report, selection.error());
   const auto choice = select_backend(layer->problem, *device);
+  report.layer = *std::move(layer);
   report.selection = choice ? *choice : *std::move(selection);
   if (!choice) {
     if (is_usage_error(choice.error())) report.environment_error = choice.error();
-    add_no_backend(report, choice.error());
+    add_no_backend(report, *device, choice.error());
   }
-  report.layer = *std::move(layer);
 }
 
 void describe_tokenizer(Report& report) {
@@ -165,7 +185,8 @@ void describe_tokenizer(Report& report) {
 
 void describe_memory(Report& report) {
   const auto device = detect_cpu();
-  if (device) report.memory = plan_memory(report.checkpoint, report.identified, *device);
+  if (!device) return;
+  report.memory = plan_memory(report.checkpoint, report.identified, report.moe_layers, *device);
 }
 
 bool is_runnable(const Report& report) {
@@ -186,13 +207,15 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint));
-  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
+                {}};
   report.device = options.device.text;
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
   FEWBIT_TRY(const std::vector<Finding> found, validate_visibly(report, options));
   add_findings(report.findings, found);
   report.inventory = take_inventory(checkpoint, report.identified);
+  describe_config(report);
   describe_layer(report);
   describe_tokenizer(report);
   describe_memory(report);

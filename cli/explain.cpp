@@ -7,12 +7,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "canonical/gguf_exact.hpp"
 #include "command.hpp"
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
-#include "scheme/layer_config.hpp"
 #include "select/select.hpp"
 #include "splits.hpp"
 
@@ -29,26 +27,10 @@ struct Options : CommonOptions {
   int layer = -1;
 };
 
-// Layers of models that fewbit can't run can be asked about as well.
-Result<ModelConfig> config_of(const Checkpoint& checkpoint, const Identified& identified) {
-  if (checkpoint.gguf_metadata() != nullptr) return read_layer_config(checkpoint, identified);
-  Result<ModelConfig> config = read_model_config(checkpoint);
-  // What only the whole model needs is no matter here.
-  if (config) return config;
-  return read_layer_config(checkpoint, identified);
-}
-
 struct Question {
   MoeProblem problem;
   std::optional<Splits> splits;  // of the whole model, where it is known
 };
-
-// As `prepare` takes them: blocks of GGUF with codes and scales apart where that changes nothing.
-MoeProblem as_prepared(MoeProblem problem) {
-  problem.gate_up = gguf_exact_scheme(problem.gate_up).value_or(problem.gate_up);
-  problem.down = gguf_exact_scheme(problem.down).value_or(problem.down);
-  return problem;
-}
 
 Result<Question> question_of(const Options& options) {
   FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
@@ -63,27 +45,17 @@ Result<Question> question_of(const Options& options) {
   }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
-  FEWBIT_TRY(const ModelConfig config, config_of(checkpoint, identified));
+  FEWBIT_TRY(const ModelConfig config, layer_config(checkpoint, identified));
   out.splits = plan_splits(checkpoint, identified);
   if (options.layer >= 0) {
     FEWBIT_TRY(out.problem,
                moe_layer_problem(checkpoint, identified, config, options.layer, dtype));
-    out.problem = as_prepared(std::move(out.problem));
     return out;
   }
-  FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, identified, config, dtype));
-  out.problem = as_prepared(std::move(layer.problem));
+  const MoeLayers layers = moe_layer_problems(checkpoint, identified, config, dtype);
+  FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, layers, config));
+  out.problem = std::move(layer.problem);
   return out;
-}
-
-// Whether plain weights would be run where these are not: a CPU and nothing but the scheme against
-// it.
-bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device) {
-  if (device.kind != DeviceKind::cpu || !problem.gate_up.quantized()) return false;
-  MoeProblem plain = problem;
-  plain.gate_up = plain_scheme(DType::bf16);
-  plain.down = plain_scheme(DType::bf16);
-  return select_backend(plain, device).has_value();
 }
 
 // A forced backend that refuses is worth its own words; for the rest there is the table.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layer_problem.hpp"
 
+#include <set>
+
+#include "canonical/gguf_exact.hpp"
+#include "scheme/layer_config.hpp"
+
 namespace fewbit::cli {
 namespace {
 
@@ -13,7 +18,31 @@ bool is_moe(const ModelConfig& config, std::size_t layer) {
   return layer < config.moe_layer.size() && config.moe_layer[layer];
 }
 
+// Blocks of GGUF with codes and scales apart where that changes nothing.
+MoeProblem as_prepared(MoeProblem problem) {
+  problem.gate_up = gguf_exact_scheme(problem.gate_up).value_or(problem.gate_up);
+  problem.down = gguf_exact_scheme(problem.down).value_or(problem.down);
+  return problem;
+}
+
+Result<MoeProblem> problem_of(const Checkpoint& checkpoint, const Identified& identified,
+                              const ModelConfig& config, int layer, DType activation_dtype) {
+  FEWBIT_TRY(const MoeWeights weights, gather_moe(checkpoint, identified, layer));
+  FEWBIT_TRY(MoeProblem problem,
+             make_problem(weights, config, activation_dtype, config.max_positions));
+  problem.where = "layer " + std::to_string(layer);
+  return as_prepared(std::move(problem));
+}
+
 }  // namespace
+
+Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified& identified) {
+  if (checkpoint.gguf_metadata() != nullptr) return read_layer_config(checkpoint, identified);
+  Result<ModelConfig> config = read_model_config(checkpoint);
+  // What only the whole model needs is no matter here.
+  if (config) return config;
+  return read_layer_config(checkpoint, identified);
+}
 
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,
                                      const ModelConfig& config, int layer, DType activation_dtype) {
@@ -24,23 +53,34 @@ Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identif
                      " layers: " + checkpoint.directory().string(),
                  "--layer"};
   }
-  FEWBIT_TRY(const MoeWeights weights, gather_moe(checkpoint, identified, layer));
-  FEWBIT_TRY(MoeProblem problem,
-             make_problem(weights, config, activation_dtype, config.max_positions));
-  problem.where = "layer " + std::to_string(layer);
-  return problem;
+  return problem_of(checkpoint, identified, config, layer, activation_dtype);
 }
 
-Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const Identified& identified,
-                                     const ModelConfig& config, DType activation_dtype) {
-  LayerProblem out;
+MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& identified,
+                             const ModelConfig& config, DType activation_dtype) {
+  std::set<int> layers;
   for (std::size_t i = 0; i < config.moe_layer.size(); ++i) {
-    if (!is_moe(config, i)) continue;
-    FEWBIT_TRY(MoeProblem problem, moe_layer_problem(checkpoint, identified, config,
-                                                     static_cast<int>(i), activation_dtype));
+    if (is_moe(config, i)) layers.insert(static_cast<int>(i));
+  }
+  for (const Module& module : identified.modules) {
+    if (module.expert != -1 && module.layer >= 0) layers.insert(module.layer);
+  }
+  MoeLayers out;
+  for (const int layer : layers) {
+    out.emplace(layer, problem_of(checkpoint, identified, config, layer, activation_dtype));
+  }
+  return out;
+}
+
+Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLayers& layers,
+                                     const ModelConfig& config) {
+  LayerProblem out;
+  for (const auto& [layer, made] : layers) {
+    if (!is_moe(config, static_cast<std::size_t>(layer))) continue;
+    FEWBIT_TRY(const MoeProblem problem, made);
     if (out.moe_layers++ == 0) {
-      out.layer = static_cast<int>(i);
-      out.problem = std::move(problem);
+      out.layer = layer;
+      out.problem = problem;
       out.similar_layers = 1;
     } else if (similar(out.problem, problem)) {
       ++out.similar_layers;
@@ -54,6 +94,14 @@ Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const Identif
                  checkpoint.directory().string()};
   }
   return out;
+}
+
+bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device) {
+  if (device.kind != DeviceKind::cpu || !problem.gate_up.quantized()) return false;
+  MoeProblem plain = problem;
+  plain.gate_up = plain_scheme(DType::bf16);
+  plain.down = plain_scheme(DType::bf16);
+  return select_backend(plain, device).has_value();
 }
 
 }  // namespace fewbit::cli

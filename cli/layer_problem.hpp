@@ -2,6 +2,8 @@
 // The MoE layers of a checkpoint as problems that backends can be asked about.
 #pragma once
 
+#include <map>
+
 #include "fewbit/fewbit.hpp"
 
 namespace fewbit::cli {
@@ -13,11 +15,25 @@ struct LayerProblem {
   int similar_layers = 0;  // with the same sizes and schemes
 };
 
-// One layer. Errors: invalid_argument when it has no routed experts; as gather_moe otherwise.
+// The problem of each layer with routed experts, or why it has none; draft layers too.
+using MoeLayers = std::map<int, Result<MoeProblem>>;
+
+// What is known of the layers, also of models that fewbit can't run as a whole. Errors: as
+// read_layer_config.
+Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified& identified);
+// One layer, as `prepare` takes it. Errors: invalid_argument when it has no routed experts; as
+// gather_moe otherwise.
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,
                                      const ModelConfig& config, int layer, DType activation_dtype);
-// The first MoE layer and how many are like it.
-Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const Identified& identified,
-                                     const ModelConfig& config, DType activation_dtype);
+// All of them.
+MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& identified,
+                             const ModelConfig& config, DType activation_dtype);
+// The first MoE layer of the model itself and how many are like it. Errors: unsupported when there
+// is none; any of those layers' own.
+Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLayers& layers,
+                                     const ModelConfig& config);
+// Whether plain weights would be run where these are not: a CPU and nothing but the scheme against
+// it.
+bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device);
 
 }  // namespace fewbit::cli

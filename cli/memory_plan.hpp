@@ -8,6 +8,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/fewbit.hpp"
+#include "layer_problem.hpp"
 
 namespace fewbit::cli {
 
@@ -22,9 +23,10 @@ struct MemoryPlan {
   std::uint64_t prepared() const { return stored - replaced + packed; }
 };
 
-// Each matrix is given to the first backend that can run its scheme and shape on the device.
+// An expert's matrix is given to the backend that is selected for its layer, any other to the first
+// that can run its scheme and shape on the device.
 MemoryPlan plan_memory(const Checkpoint& checkpoint, const Identified& identified,
-                       const DeviceInfo& device);
+                       const MoeLayers& layers, const DeviceInfo& device);
 std::string memory_text(const MemoryPlan& plan);
 Json memory_json(const MemoryPlan& plan);
 

@@ -6,6 +6,7 @@ usage: report_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import fcntl
 import json
+import math
 import os
 import pathlib
 import pty
@@ -16,7 +17,7 @@ import tempfile
 import termios
 import unittest
 
-from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, run, run_json, run_json_env, write_tensors
+from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, Copy, run, run_json, run_json_env, write_tensors
 
 
 class Inspect(unittest.TestCase):
@@ -70,6 +71,86 @@ class Inspect(unittest.TestCase):
                 self.assertEqual(result.returncode, 1)
                 self.assertIn("\\x00", result.stderr)
                 self.assertIn("holds a zero byte", result.stderr)
+
+
+class Experts(Copy):
+    """What can run the experts of models that can't be run as a whole, and the memory they take."""
+
+    def agree(self, model):
+        """check and explain give one answer; the report and the bytes of the experts."""
+        report = run_json(self, "check", model)
+        asked = json.loads(run("explain", model, "--json").stdout)
+        for key in ("chosen", "candidates", "numerics"):
+            self.assertEqual(report["selection"][key], asked[key], key)
+        experts = [r for r in report["inventory"] if r["role"].startswith("expert")]
+        return report, sum(r["bytes"] for r in experts)
+
+    def gpt_oss(self, bias):
+        """A layer of two experts quantized to NVFP4; its biases stay beside it."""
+        source, out = self.folder / f"source{bias}", self.folder / f"nvfp4{bias}"
+        source.mkdir()
+        layer = "model.layers.0."
+        shapes = {
+            "mlp.experts.gate_up_proj": [2, 32, 64],
+            "mlp.experts.down_proj": [2, 32, 32],
+            "mlp.experts.gate_up_proj_bias": [2, 64],
+            "mlp.experts.down_proj_bias": [2, 32],
+            "mlp.router.weight": [2, 32],
+            "self_attn.q_proj.weight": [32, 32],
+        }
+        tensors = {"model.embed_tokens.weight": ("BF16", [2, 32], bytes(2 * 2 * 32))}
+        for name, shape in shapes.items():
+            value = bias if name.endswith("_bias") else 1
+            raw = struct.pack("<f", value)[2:] * math.prod(shape)
+            tensors[layer + name] = ("BF16", shape, raw)
+        write_tensors(source, tensors)
+        config = {"model_type": "gpt_oss", "hidden_size": 32, "intermediate_size": 32,
+                  "num_hidden_layers": 1, "num_local_experts": 2, "num_experts_per_tok": 1}
+        (source / "config.json").write_text(json.dumps(config))
+        made = run("quantize", source, "--scheme", "nvfp4", "-o", out)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        return out
+
+    def test_check_answers_for_families_that_it_does_not_run(self):
+        known, bytes_known = self.agree(self.model)
+        path = self.model / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "model_type": "ernie4_5_moe"}))
+        report, bytes_here = self.agree(self.model)
+        self.assertFalse(report["runnable"])
+        self.assertIn("model-not-runnable", [f["rule"] for f in report["findings"]])
+        self.assertNotEqual(report["selection"]["chosen"], "")
+        self.assertEqual(report["engines"], known["engines"])
+        self.assertEqual((report["memory"], bytes_here), (known["memory"], bytes_known))
+        self.assertIn("experts on this machine: 6 of 6 MoE layers like layer 0",
+                      run("check", self.model).stdout)
+
+    def test_experts_that_no_backend_runs_are_not_counted_as_prepared(self):
+        report, experts = self.agree(self.gpt_oss(bias=1))
+        self.assertEqual(report["selection"]["chosen"], "")
+        memory = report["memory"]
+        self.assertEqual((memory["not_runnable"], memory["packed"]), (experts, 0))
+        self.assertEqual(memory["prepared"], report["bytes"])
+        self.assertEqual(sum(memory["matrices_by_backend"].values()), 2)  # router and q_proj
+        text = run("check", self.folder / "nvfp41").stdout
+        self.assertIn("needs experts without biases, has biases", text)
+        self.assertRegex(text, r"memory: .* as stored, .* read in place; no backend runs .* of it")
+        self.assertNotIn("fewbit convert", text)  # plain experts would have biases too
+
+    def test_the_same_experts_without_biases_are_prepared(self):
+        report, _ = self.agree(self.gpt_oss(bias=0))
+        memory = report["memory"]
+        self.assertEqual(memory["not_runnable"], 0)
+        self.assertEqual(sum(memory["matrices_by_backend"].values()), 4)
+        self.assertGreaterEqual(memory["matrices_by_backend"][report["selection"]["chosen"]], 2)
+
+    def test_without_a_config_nothing_is_known_to_run_the_experts(self):
+        (self.model / "config.json").unlink()
+        report = run_json(self, "check", self.model, code=1)
+        self.assertNotIn("selection", report)
+        self.assertIn("config.json", report["layer_error"])
+        experts = [r for r in report["inventory"] if r["role"].startswith("expert")]
+        self.assertEqual(report["memory"]["not_runnable"], sum(r["bytes"] for r in experts))
 
 
 class Reports(unittest.TestCase):
