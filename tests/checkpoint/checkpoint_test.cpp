@@ -237,10 +237,19 @@ TEST(CheckpointFolder, OneOfSeveralShardsWithoutIndexIsAnErrorFinding) {
   const auto path = folder.write("model-00002-of-00003.safetensors", shard_of({"x"}));
   const auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint);
-  EXPECT_THAT(checkpoint->findings(),
-              ElementsAre(AllOf(Field(&Finding::rule, "shard-alone"),
-                                Field(&Finding::expected, HasSubstr("3 shards")))));
-  EXPECT_TRUE(Checkpoint::open(path)->findings().empty());  // asked for this very file
+  EXPECT_THAT(
+      checkpoint->findings(),
+      ElementsAre(AllOf(Field(&Finding::rule, "shard-alone"), Field(&Finding::level, Level::error),
+                        Field(&Finding::expected, HasSubstr("3 shards")))));
+  const auto asked_for = Checkpoint::open(path);
+  ASSERT_TRUE(asked_for);
+  EXPECT_THAT(asked_for->findings(), ElementsAre(AllOf(Field(&Finding::rule, "shard-alone"),
+                                                       Field(&Finding::level, Level::info))));
+  for (const char* name : {"model-00001-of-00001.safetensors", "best-of-3.safetensors"}) {
+    const auto whole = Checkpoint::open(folder.write(name, shard_of({"x"})));
+    ASSERT_TRUE(whole);
+    EXPECT_TRUE(whole->findings().empty()) << name;
+  }
 }
 
 TEST(CheckpointFolder, WhatIsNoFileIsRefused) {
