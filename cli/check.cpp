@@ -131,7 +131,7 @@ bool has_experts(const Identified& identified) {
 void describe_layer(Report& report) {
   if (!report.config && !has_experts(report.identified)) return;
   const auto config = layer_config(report.checkpoint, report.identified);
-  if (!config) {  // there is a finding about it
+  if (!config) {  // the model's own config has a finding
     report.layer_error = config.error().message();
     return;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layer_problem.hpp"
 
-#include <set>
+#include <algorithm>
+#include <vector>
 
 #include "canonical/gguf_exact.hpp"
 #include "scheme/layer_config.hpp"
@@ -17,6 +18,8 @@ bool similar(const MoeProblem& a, const MoeProblem& b) {
 bool is_moe(const ModelConfig& config, std::size_t layer) {
   return layer < config.moe_layer.size() && config.moe_layer[layer];
 }
+
+bool is_of_expert(const Module* module) { return module->expert != -1; }
 
 // Blocks of GGUF with codes and scales apart where that changes nothing.
 MoeProblem as_prepared(MoeProblem problem) {
@@ -58,16 +61,19 @@ Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identif
 
 MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& identified,
                              const ModelConfig& config, DType activation_dtype) {
-  std::set<int> layers;
-  for (std::size_t i = 0; i < config.moe_layer.size(); ++i) {
-    if (is_moe(config, i)) layers.insert(static_cast<int>(i));
-  }
-  for (const Module& module : identified.modules) {
-    if (module.expert != -1 && module.layer >= 0) layers.insert(module.layer);
-  }
+  std::map<int, std::vector<const Module*>> layers;
+  for (const Module& module : identified.modules) layers[module.layer].push_back(&module);
   MoeLayers out;
-  for (const int layer : layers) {
-    out.emplace(layer, problem_of(checkpoint, identified, config, layer, activation_dtype));
+  // Each asked with its own modules only, so that many layers take no longer than their sum.
+  for (const auto& [layer, modules] : layers) {
+    if (layer < 0 || std::ranges::none_of(modules, is_of_expert)) continue;
+    Identified part;
+    for (const Module* module : modules) part.modules.push_back(*module);
+    out.emplace(layer, problem_of(checkpoint, part, config, layer, activation_dtype));
+  }
+  for (int i = 0; i < static_cast<int>(config.moe_layer.size()); ++i) {
+    if (!is_moe(config, static_cast<std::size_t>(i)) || out.contains(i)) continue;
+    out.emplace(i, problem_of(checkpoint, {}, config, i, activation_dtype));
   }
   return out;
 }
