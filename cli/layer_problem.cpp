@@ -6,6 +6,7 @@
 
 #include "canonical/gguf_exact.hpp"
 #include "scheme/layer_config.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -37,6 +38,21 @@ Result<MoeProblem> problem_of(const Checkpoint& checkpoint, const Identified& id
   return as_prepared(std::move(problem));
 }
 
+// What tells layers apart before anything is read of them: names below the layer, schemes, sizes.
+std::string kind_of(const std::vector<const Module*>& modules) {
+  std::string kind;
+  for (const Module* module : modules) {
+    kind += module->name.substr(std::min(layer_path(module->name).size(), module->name.size()));
+    kind += " " + scheme_text(module->scheme) + " " + module->unreadable;
+    for (const std::int64_t size : {module->n, module->k, module->experts}) {
+      kind += " " + std::to_string(size);
+    }
+    for (const Module::Part& part : module->parts) kind += " " + part.suffix;
+    kind += "\n";
+  }
+  return kind;
+}
+
 }  // namespace
 
 Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified& identified) {
@@ -64,12 +80,22 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
   std::map<int, std::vector<const Module*>> layers;
   for (const Module& module : identified.modules) layers[module.layer].push_back(&module);
   MoeLayers out;
+  std::map<std::string, MoeProblem> known;  // by kind: experts of one layer of each are read
   // Each asked with its own modules only, so that many layers take no longer than their sum.
   for (const auto& [layer, modules] : layers) {
     if (layer < 0 || std::ranges::none_of(modules, is_of_expert)) continue;
+    const std::string kind = kind_of(modules);
+    if (const auto same = known.find(kind); same != known.end()) {
+      MoeProblem problem = same->second;
+      problem.where = "layer " + std::to_string(layer);
+      out.emplace(layer, std::move(problem));
+      continue;
+    }
     Identified part;
     for (const Module* module : modules) part.modules.push_back(*module);
-    out.emplace(layer, problem_of(checkpoint, part, config, layer, activation_dtype));
+    auto problem = problem_of(checkpoint, part, config, layer, activation_dtype);
+    if (problem) known.emplace(kind, *problem);
+    out.emplace(layer, std::move(problem));
   }
   for (int i = 0; i < static_cast<int>(config.moe_layer.size()); ++i) {
     if (!is_moe(config, static_cast<std::size_t>(i)) || out.contains(i)) continue;
