@@ -231,11 +231,13 @@ class Scratch(unittest.TestCase):
 
     def leave_unfinished(self, source):
         """A run that was killed half way; what it would have written."""
+        begin = time.monotonic()
         self.assertEqual(run("prepare", source, "-o", self.out).returncode, 0)
+        seconds = time.monotonic() - begin
         finished = content(self.out)
         for _ in range(200):
             shutil.rmtree(self.out, ignore_errors=True)
-            self.interrupt(source, random.uniform(0, 0.3))
+            self.interrupt(source, random.uniform(0, seconds))
             if self.journal.exists() and self.journal.read_text().count("\n") >= 1 and (
                     self.partial.exists()):
                 return finished
