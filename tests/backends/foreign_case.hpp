@@ -93,14 +93,21 @@ struct Case {
   ExpertWeights expert;
 };
 
-inline Case integer_case(const char* scheme, std::int64_t intermediate,
-                         std::int64_t columns = hidden) {
-  std::mt19937 random(7);
+// One expert of both matrices in a named scheme, without weights.
+inline Case empty_case(const char* scheme, std::int64_t intermediate, std::int64_t columns) {
   Case c;
   c.problem.hidden_size = columns;
   c.problem.intermediate_size = intermediate;
   c.problem.num_experts = 1;
   c.problem.gate_up = scheme_from_name(scheme).value();
+  c.problem.down = c.problem.gate_up;
+  return c;
+}
+
+inline Case integer_case(const char* scheme, std::int64_t intermediate,
+                         std::int64_t columns = hidden) {
+  std::mt19937 random(7);
+  Case c = empty_case(scheme, intermediate, columns);
   c.problem.gate_up.scale->dtype = DType::bf16;
   c.problem.down = c.problem.gate_up;
   c.expert.gate = integer_matrix(intermediate, columns, c.problem.gate_up, random);
@@ -189,12 +196,7 @@ inline QuantizedTensor plain_matrix(std::int64_t n, std::int64_t k, const Scheme
 inline Case float_case(const char* scheme, std::int64_t intermediate,
                        std::int64_t columns = hidden) {
   std::mt19937 random(11);
-  Case c;
-  c.problem.hidden_size = columns;
-  c.problem.intermediate_size = intermediate;
-  c.problem.num_experts = 1;
-  c.problem.gate_up = scheme_from_name(scheme).value();
-  c.problem.down = c.problem.gate_up;
+  Case c = empty_case(scheme, intermediate, columns);
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     const Scheme& of = c.problem.gate_up;
     if (!of.scale) return plain_matrix(n, k, of, random);

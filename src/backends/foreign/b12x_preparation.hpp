@@ -20,15 +20,6 @@ Result<void> undo(const PackedFp4Form& packed, const MoeProblem& problem, const 
                   const ExpertWeights& expert, ConstExpertSpans from);
 
 template <const PackedFp4Form& packed>
-inline constexpr Preparation preparation{
-    .plan = [](const MoeProblem& problem,
-               const ExpertWeights& first) { return b12x::plan(packed, problem, first); },
-    .pack = [](const MoeProblem& problem, const MoePlan& planned, const ExpertWeights& expert,
-               ExpertSpans to) { return b12x::pack(packed, problem, planned, expert, to); },
-    .check = [](const MoeProblem& problem) { return b12x::check(packed, problem); },
-    .undo =
-        [](const MoeProblem& problem, const MoePlan& planned, const ExpertWeights& expert,
-           ConstExpertSpans from) { return b12x::undo(packed, problem, planned, expert, from); },
-};
+inline constexpr const Preparation& preparation = form_preparation<packed, plan, pack, check, undo>;
 
 }  // namespace fewbit::foreign::b12x

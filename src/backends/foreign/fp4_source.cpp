@@ -61,6 +61,23 @@ Result<Fp4Source> fp4_source(const ExpertWeights& given, const Fp4Sizes& sizes, 
   return source;
 }
 
+bool is_nvfp4(const MoeProblem& problem) {
+  return weight_kind(problem.gate_up) == WeightKind::nvfp4;
+}
+
+std::int64_t fp4_group(const MoeProblem& problem) { return is_nvfp4(problem) ? 16 : 32; }
+
+Result<void> plan_globals(const MoeProblem& problem, MoePlan& plan) {
+  if (!is_nvfp4(problem)) return {};
+  return add_part(plan, problem.down, {"global_scales", "row_major", "f32", DType::f32, {2}});
+}
+
+Result<void> put_globals(const MoeProblem& problem, const MoePlan& plan, const Fp4Source& source,
+                         ExpertSpans to) {
+  if (!is_nvfp4(problem)) return {};
+  return put(plan, to, "global_scales", std::as_bytes(std::span(source.globals)));
+}
+
 Result<void> check_kind(const MoeProblem& problem, Set<WeightKind> kinds, const char* expected) {
   for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
     if (kinds.contains(weight_kind(*scheme))) continue;

@@ -39,6 +39,14 @@ struct Fp4Source {
 // Errors unsupported: gate and up whose global scales stay two; MXFP4 with a global scale.
 Result<Fp4Source> fp4_source(const ExpertWeights& expert, const Fp4Sizes& sizes, FirstPart first);
 
+bool is_nvfp4(const MoeProblem& problem);
+// Columns of a block scale: 16 of NVFP4, 32 of MXFP4.
+std::int64_t fp4_group(const MoeProblem& problem);
+// f32 [2], of w13 and w2: of NVFP4 only.
+Result<void> plan_globals(const MoeProblem& problem, MoePlan& plan);
+Result<void> put_globals(const MoeProblem& problem, const MoePlan& plan, const Fp4Source& source,
+                         ExpertSpans to);
+
 // Error unsupported: gate and up, or down, are of another kind.
 Result<void> check_kind(const MoeProblem& problem, Set<WeightKind> kinds, const char* expected);
 // Error unsupported: experts whose gate and up have two global scales that stay two.

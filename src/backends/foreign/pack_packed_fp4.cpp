@@ -17,11 +17,6 @@
 namespace fewbit::foreign {
 namespace {
 
-bool is_nvfp4(const MoeProblem& problem) {
-  return weight_kind(problem.gate_up) == WeightKind::nvfp4;
-}
-std::int64_t group_of(const MoeProblem& problem) { return is_nvfp4(problem) ? 16 : 32; }
-
 Fp4Sizes sizes_of(const PackedFp4Form& form, const MoeProblem& problem) {
   std::int64_t multiple = 1;
   if (form.padding == PackedPadding::marlin) multiple = problem.hidden_size % 128 == 0 ? 64 : 128;
@@ -110,9 +105,9 @@ Result<void> undo_matrix(const MoeProblem& problem, const MoePlan& plan, const U
                          ConstExpertSpans from) {
   const std::string words = std::string(u.name) + ".words";
   const std::string scales = std::string(u.name) + ".scales";
-  const bool grouped = scale_order(u.dims.k, group_of(problem)) == ScaleOrder::grouped;
+  const bool grouped = scale_order(u.dims.k, fp4_group(problem)) == ScaleOrder::grouped;
   FEWBIT_TRY(compare_undone<B12xPacked>(plan, from, words, u.dims, u.source.codes.bytes));
-  const Dims grid{.n = u.dims.n, .k = u.dims.k / group_of(problem)};
+  const Dims grid{.n = u.dims.n, .k = u.dims.k / fp4_group(problem)};
   if (is_nvfp4(problem)) {
     FEWBIT_TRY(const auto share, share_to_undo(plan, from, scales, grid.n * grid.k));
     return grouped ? undo_nvfp4_scales<ScaleOrder::grouped>(problem, u, share)
@@ -130,7 +125,7 @@ Result<void> check_packed_fp4(const PackedFp4Form& form, const MoeProblem& probl
   if (problem.biases) {
     return Error{ErrorCode::unsupported, "biases of FP4 experts, expected none", problem.where};
   }
-  FEWBIT_TRY(check_tiles(sizes_of(form, problem), group_of(problem), problem.where));
+  FEWBIT_TRY(check_tiles(sizes_of(form, problem), fp4_group(problem), problem.where));
   return check_one_global(problem);
 }
 
@@ -139,7 +134,7 @@ Result<MoePlan> plan_packed_fp4(const PackedFp4Form& form, const MoeProblem& pro
   const Fp4Sizes sizes = sizes_of(form, problem);
   MoePlan plan;
   plan.experts = problem.num_experts;
-  const std::int64_t group = group_of(problem);
+  const std::int64_t group = fp4_group(problem);
   const auto matrix = [&](const char* codes, const char* scales, const Scheme& scheme, Dims d) {
     Result<void> done =
         add_part(plan, scheme, {codes, "b12x_packed", "", DType::i32, {d.k / 16, d.n / 64 * 128}});

@@ -11,9 +11,6 @@ namespace {
 using Swizzle = Swizzle128x4<8>;
 
 WeightKind kind_of(const MoeProblem& problem) { return weight_kind(problem.gate_up); }
-std::int64_t group_of(const MoeProblem& problem) {
-  return kind_of(problem) == WeightKind::nvfp4 ? 16 : 32;
-}
 
 Fp4Sizes sizes_of(const SwizzledForm& form, const MoeProblem& problem) {
   if (kind_of(problem) == WeightKind::mxfp4) {
@@ -24,7 +21,7 @@ Fp4Sizes sizes_of(const SwizzledForm& form, const MoeProblem& problem) {
 }
 
 Dims scale_grid(const MoeProblem& problem, Dims dims) {
-  return {.n = dims.n, .k = dims.k / group_of(problem)};
+  return {.n = dims.n, .k = dims.k / fp4_group(problem)};
 }
 
 Result<void> plan_matrix(const MoeProblem& problem, const Stack& stack, Dims d, MoePlan& plan) {
@@ -106,8 +103,7 @@ Result<MoePlan> plan_swizzled(const SwizzledForm& form, const MoeProblem& proble
   plan.experts = problem.num_experts;
   FEWBIT_TRY(plan_matrix(problem, w13_stack(first, form.first), sizes.w13(), plan));
   FEWBIT_TRY(plan_matrix(problem, w2_stack(first), sizes.w2(), plan));
-  if (kind_of(problem) != WeightKind::nvfp4) return plan;
-  FEWBIT_TRY(add_part(plan, problem.down, {"global_scales", "row_major", "f32", DType::f32, {2}}));
+  FEWBIT_TRY(plan_globals(problem, plan));
   return plan;
 }
 
@@ -127,8 +123,7 @@ Result<void> pack_swizzled(const SwizzledForm& form, const MoeProblem& problem, 
   FEWBIT_TRY(const Fp4Source source, fp4_source(expert, sizes, form.first));
   FEWBIT_TRY(put_matrix(problem, plan, "w13", source.w13, sizes.w13(), to));
   FEWBIT_TRY(put_matrix(problem, plan, "w2", source.w2, sizes.w2(), to));
-  if (kind_of(problem) != WeightKind::nvfp4) return {};
-  return put(plan, to, "global_scales", std::as_bytes(std::span(source.globals)));
+  return put_globals(problem, plan, source, to);
 }
 
 Result<void> undo_swizzled(const SwizzledForm& form, const MoeProblem& problem, const MoePlan& plan,

@@ -31,14 +31,7 @@ Result<void> undo_swizzled(const SwizzledForm& form, const MoeProblem& problem, 
                            const ExpertWeights& expert, ConstExpertSpans from);
 
 template <const SwizzledForm& form>
-inline constexpr Preparation swizzled_preparation{
-    .plan = [](const MoeProblem& problem,
-               const ExpertWeights& first) { return plan_swizzled(form, problem, first); },
-    .pack = [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
-               ExpertSpans to) { return pack_swizzled(form, problem, plan, expert, to); },
-    .check = [](const MoeProblem& problem) { return check_swizzled(form, problem); },
-    .undo = [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
-               ConstExpertSpans from) { return undo_swizzled(form, problem, plan, expert, from); },
-};
+inline constexpr const Preparation& swizzled_preparation =
+    form_preparation<form, plan_swizzled, pack_swizzled, check_swizzled, undo_swizzled>;
 
 }  // namespace fewbit::foreign

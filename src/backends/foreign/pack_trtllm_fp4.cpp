@@ -9,11 +9,6 @@
 namespace fewbit::foreign {
 namespace {
 
-bool is_nvfp4(const MoeProblem& problem) {
-  return weight_kind(problem.gate_up) == WeightKind::nvfp4;
-}
-std::int64_t group_of(const MoeProblem& problem) { return is_nvfp4(problem) ? 16 : 32; }
-
 Fp4Sizes sizes_of(const TrtllmFp4Form& form, const MoeProblem& problem) {
   const bool gated = gating_of(problem) == Gating::gated;
   return padded_sizes(problem, form.hidden, gated ? form.intermediate : form.ungated_intermediate);
@@ -43,7 +38,7 @@ TrtllmRows rows_of(Dims dims, Gating gating) { return {.rows = dims.n, .gating =
 // Matrix "w13" or "w2".
 Result<void> plan_matrix(const MoeProblem& problem, const Stack& stack, Dims d, MoePlan& plan) {
   const DType scale = stack.scheme().scale->dtype;
-  const std::int64_t groups = round_up<std::int64_t>(d.k / group_of(problem), 4);
+  const std::int64_t groups = round_up<std::int64_t>(d.k / fp4_group(problem), 4);
   const std::string codes = stack.name + ".codes";
   const std::string scales = stack.name + ".scales";
   FEWBIT_TRY(add_part(plan, stack.scheme(),
@@ -81,8 +76,7 @@ Result<MoePlan> plan_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& pro
   plan.experts = problem.num_experts;
   FEWBIT_TRY(plan_matrix(problem, w13_stack(first, FirstPart::up), sizes.w13(), plan));
   FEWBIT_TRY(plan_matrix(problem, w2_stack(first), sizes.w2(), plan));
-  if (!is_nvfp4(problem)) return plan;
-  FEWBIT_TRY(add_part(plan, problem.down, {"global_scales", "row_major", "f32", DType::f32, {2}}));
+  FEWBIT_TRY(plan_globals(problem, plan));
   return plan;
 }
 
@@ -94,7 +88,7 @@ Result<void> pack_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& proble
   input.hidden_size = sizes.hidden;
   input.intermediate_size = sizes.intermediate;
   input.gating = sizes.gating;
-  input.group = group_of(problem);
+  input.group = fp4_group(problem);
   input.gemm1 = {.codes = source.w13.codes.tensor.view, .scales = source.w13.scales.tensor.view};
   input.gemm2 = {.codes = source.w2.codes.tensor.view, .scales = source.w2.scales.tensor.view};
   FEWBIT_TRY(const TrtllmResult result, prepare_trtllm_fp4(input));
@@ -105,15 +99,14 @@ Result<void> pack_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& proble
   FEWBIT_TRY(
       put_bias(plan, w13_stack(expert, FirstPart::up), rows_of(sizes.w13(), sizes.gating), to));
   FEWBIT_TRY(put_bias(plan, w2_stack(expert), rows_of(sizes.w2(), Gating::ungated), to));
-  if (!is_nvfp4(problem)) return {};
-  return put(plan, to, "global_scales", std::as_bytes(std::span(source.globals)));
+  return put_globals(problem, plan, source, to);
 }
 
 Result<void> undo_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& problem,
                              const MoePlan& plan, const ExpertWeights& expert,
                              ConstExpertSpans from) {
   const Fp4Sizes sizes = sizes_of(form, problem);
-  const std::int64_t group = group_of(problem);
+  const std::int64_t group = fp4_group(problem);
   FEWBIT_TRY(const Fp4Source source, fp4_source(expert, sizes, FirstPart::up));
   FEWBIT_TRY(undo_matrix<Gating::ungated>(plan, "w2", sizes.w2(), group, source.w2, from));
   if (sizes.gating == Gating::ungated) {

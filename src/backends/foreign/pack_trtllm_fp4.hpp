@@ -27,15 +27,7 @@ Result<void> undo_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& proble
                              ConstExpertSpans from);
 
 template <const TrtllmFp4Form& form>
-inline constexpr Preparation trtllm_fp4_preparation{
-    .plan = [](const MoeProblem& problem,
-               const ExpertWeights& first) { return plan_trtllm_fp4(form, problem, first); },
-    .pack = [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
-               ExpertSpans to) { return pack_trtllm_fp4(form, problem, plan, expert, to); },
-    .check = [](const MoeProblem& problem) { return check_trtllm_fp4(form, problem); },
-    .undo =
-        [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
-           ConstExpertSpans from) { return undo_trtllm_fp4(form, problem, plan, expert, from); },
-};
+inline constexpr const Preparation& trtllm_fp4_preparation =
+    form_preparation<form, plan_trtllm_fp4, pack_trtllm_fp4, check_trtllm_fp4, undo_trtllm_fp4>;
 
 }  // namespace fewbit::foreign

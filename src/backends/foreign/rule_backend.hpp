@@ -16,6 +16,18 @@ struct Preparation {
   decltype(Backend::undo_expert) undo = nullptr;
 };
 
+// Of a layout with forms: its four functions take the form first.
+template <const auto& form, auto plan_form, auto pack_form, auto check_form, auto undo_form>
+inline constexpr Preparation form_preparation{
+    .plan = [](const MoeProblem& problem,
+               const ExpertWeights& first) { return plan_form(form, problem, first); },
+    .pack = [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
+               ExpertSpans to) { return pack_form(form, problem, plan, expert, to); },
+    .check = [](const MoeProblem& problem) { return check_form(form, problem); },
+    .undo = [](const MoeProblem& problem, const MoePlan& plan, const ExpertWeights& expert,
+               ConstExpertSpans from) { return undo_form(form, problem, plan, expert, from); },
+};
+
 struct Identity {
   Engine engine = Engine::vllm;
   const char* name = "";
