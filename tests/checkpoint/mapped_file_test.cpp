@@ -61,15 +61,31 @@ TEST(MappedFile, OnlyRegularFilesAreOpened) {
   EXPECT_EQ(open_error("/dev/zero").what, "expected a regular file, found a device");
 }
 
+// Permissions do not apply to root.
+class AsUser {
+ public:
+  AsUser() {
+    constexpr uid_t nobody = 65534;
+    if (root_) EXPECT_EQ(::seteuid(nobody), 0);
+  }
+  ~AsUser() {
+    if (root_) EXPECT_EQ(::seteuid(0), 0);
+  }
+
+ private:
+  bool root_ = ::geteuid() == 0;
+};
+
 TEST(MappedFile, ErrorsNameTheFileAndTheReason) {
   ScratchFolder folder;
   const Error absent = open_error(folder / "absent");
   EXPECT_EQ(absent.code, ErrorCode::not_found);
   EXPECT_EQ(absent.message(),
             (folder / "absent").string() + ": cannot open: No such file or directory (errno 2)");
-  if (::geteuid() == 0) GTEST_SKIP() << "needs a user that permissions apply to, this is root";
   const auto path = folder.write("closed", "x");
   std::filesystem::permissions(path, std::filesystem::perms::none);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const AsUser user;
   EXPECT_EQ(open_error(path).code, ErrorCode::io);
   EXPECT_THAT(open_error(path).what, HasSubstr("Permission denied"));
 }

@@ -19,7 +19,10 @@ class MoeF4Test : public testing::Test {
     if (*devices == 0) GTEST_SKIP() << "no CUDA device";
     Result<DeviceInfo> found = device::info(0);
     ASSERT_TRUE(found) << found.error().message();
-    if (found->compute_capability < 90) GTEST_SKIP() << "needs compute capability 9.0";
+    if (found->compute_capability < 90) {
+      GTEST_SKIP() << found->name << " has compute capability " << found->compute_capability
+                   << ", the kernel needs 90";
+    }
     card_ = card_of(*found);
   }
 
