@@ -72,6 +72,8 @@ class Json {
 
   // Member of an object; nullptr when absent or when this is no object. Linear in the members.
   const Json* find(std::string_view key) const;
+  // The member of an object as text; empty when it is none.
+  std::string string_at(std::string_view key) const;
   // Sets or appends a member; turns null into an object.
   void set(std::string_view key, Json value);
   void push_back(Json value);  // turns null into an array

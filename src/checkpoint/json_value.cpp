@@ -92,6 +92,12 @@ const Json* Json::find(std::string_view key) const {
   return at == object->end() ? nullptr : &at->second;
 }
 
+std::string Json::string_at(std::string_view key) const {
+  const Json* value = find(key);
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  return text != nullptr ? *text : std::string();
+}
+
 void Json::set(std::string_view key, Json value) {
   if (!is_object()) value_ = Object{};
   auto& object = std::get<Object>(value_);

@@ -41,12 +41,6 @@ bool of_class(const Module& module, std::string_view name) {
   }
 }
 
-std::string string_of(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? *text : std::string();
-}
-
 std::vector<std::string> strings_of(const Json* list) {
   std::vector<std::string> out;
   const Json::Array* items = list != nullptr ? list->as_array() : nullptr;
@@ -84,7 +78,7 @@ void CtConfig::read_block(const Json& block) {
   // Blocks of 2024 hold the quantization one level deeper.
   const Json* inner = filled(block, "quantization_config");
   const Json& root = inner != nullptr ? *inner : block;
-  format_ = string_of(root, "format");
+  format_ = root.string_at("format");
   if (const Json* groups = root.find("config_groups")) read_groups(*groups);
   read_obstacles(block);
   if (inner != nullptr) read_obstacles(root);
@@ -120,7 +114,7 @@ void CtConfig::read_group(const std::string& name, const Json& value) {
     }
     targets = strings_of(&value);
   } else {
-    if (std::string own = string_of(value, "format"); !own.empty()) group.format = std::move(own);
+    if (std::string own = value.string_at("format"); !own.empty()) group.format = std::move(own);
     if (const Json* weights = filled(value, "weights")) {
       group.weights = read_ct_args(*weights, where + ".weights", odd_);
     }
@@ -153,7 +147,7 @@ void CtConfig::read_obstacles(const Json& block) {
         "activations they are not the model's";
   }
   const Json* sparsity = filled(block, "sparsity_config");
-  std::string sparse = sparsity != nullptr ? string_of(*sparsity, "format") : format_;
+  std::string sparse = sparsity != nullptr ? sparsity->string_at("format") : format_;
   if (!sparse.starts_with("sparse") && sparse != "marlin-24") sparse = format_;
   if (sparse.starts_with("sparse") || sparse == "marlin-24") {
     obstacle_ = fmt::format("sparsity format {} is not readable", quote(sparse));

@@ -160,12 +160,6 @@ void declare_metadata(Declared& declared, const std::map<std::string, std::strin
   declare_config(declared, std::make_shared<const Json>(std::move(members)), "__metadata__");
 }
 
-std::string lower_member(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? lower_ascii(*text) : std::string();
-}
-
 bool is_stated(const Json& block, std::string_view key) {
   const Json* value = block.find(key);
   return value != nullptr && !says_nothing(*value);
@@ -193,7 +187,7 @@ std::string plain_statement(const Declaration& declaration) {
   const Json& block = *declaration.block;
   switch (declaration.producer) {
     case Producer::auto_round: {
-      const std::string format = lower_member(block, "packing_format");
+      const std::string format = lower_ascii(block.string_at("packing_format"));
       const bool fake = format == "auto_round:fake" || format == "fake";
       return fake ? "packing_format \"" + format + "\"" : "";
     }
@@ -205,7 +199,7 @@ std::string plain_statement(const Declaration& declaration) {
     }
     case Producer::compressed_tensors: {
       if (is_stated(block, "config_groups") || is_stated(block, "sparsity_config")) return "";
-      if (lower_member(block, "format") == "dense") return "format \"dense\"";
+      if (lower_ascii(block.string_at("format")) == "dense") return "format \"dense\"";
       return is_stated(block, "kv_cache_scheme") ? "a kv_cache_scheme without config_groups" : "";
     }
     default:

@@ -6,23 +6,22 @@
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "checkpoint/json.hpp"
+#include "core/text_search.hpp"
 
 namespace fewbit {
 namespace {
 
 using Kinds = std::map<std::int64_t, std::string>;
 
-bool has(std::string_view text, std::string_view piece) {
-  return text.find(piece) != std::string_view::npos;
-}
-
 // Lists of quantizers and towers say nothing of these layers.
 bool speaks_of_others(std::string_view key) {
-  return has(key, "quant") || has(key, "vision") || has(key, "audio") || has(key, "compression");
+  return contains_text(key, "quant") || contains_text(key, "vision") ||
+         contains_text(key, "audio") || contains_text(key, "compression");
 }
 
 bool lists_layers(std::string_view key) {
-  return has(key, "layer") || has(key, "idx") || has(key, "indices") || has(key, "list");
+  return contains_text(key, "layer") || contains_text(key, "idx") ||
+         contains_text(key, "indices") || contains_text(key, "list");
 }
 
 // Numbers of layers, which some count from 1.
@@ -37,14 +36,15 @@ void read_numbers(const Json::Array& list, std::int64_t layers, Kinds& kinds) {
 
 // Names and versions may have as many characters as there are layers.
 bool is_pattern(std::string_view key) {
-  return has(key, "pattern") || has(key, "layer") || has(key, "block");
+  return contains_text(key, "pattern") || contains_text(key, "layer") ||
+         contains_text(key, "block");
 }
 
 // "4,5,6" or one character a layer.
 void read_text(std::string_view key, const std::string& text, std::int64_t layers, Kinds& kinds) {
   if (static_cast<std::int64_t>(text.size()) == layers && layers > 1 && is_pattern(key)) {
     for (std::int64_t i = 0; i < layers; ++i) kinds[i] += text[static_cast<std::size_t>(i)];
-  } else if (lists_layers(key) && has(text, ",")) {
+  } else if (lists_layers(key) && contains_text(text, ",")) {
     const auto numbers = Json::parse("[" + text + "]", "config.json");
     if (numbers && numbers->is_array()) read_numbers(*numbers->as_array(), layers, kinds);
   }

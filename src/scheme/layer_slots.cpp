@@ -3,14 +3,11 @@
 
 #include <string_view>
 
+#include "core/text_search.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
-
-bool has(std::string_view text, std::string_view piece) {
-  return text.find(piece) != std::string_view::npos;
-}
 
 // What exporters add or leave out as they like.
 bool is_incidental(const Module& module) {
@@ -18,7 +15,8 @@ bool is_incidental(const Module& module) {
   for (const std::string_view piece :
        {"scale", "zero_point", "amax", "rotary", "inv_freq", "mask", "lora", "g_idx", "observer",
         "rope_freqs", "quantizer", "downsample"}) {
-    if (has(last, piece) || (piece != "scale" && has(module.name, piece))) return true;
+    if (contains_text(last, piece) || (piece != "scale" && contains_text(module.name, piece)))
+      return true;
   }
   return is_table(module.name) && !last.ends_with("tid2eid");
 }

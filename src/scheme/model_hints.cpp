@@ -37,12 +37,12 @@ void read_empty_layers(const GgufMetadata& metadata, ModelHints& hints) {
   }
 }
 
-std::optional<std::int64_t> integer_of(const GgufMetadata& metadata, std::string_view key) {
+}  // namespace
+
+std::optional<std::int64_t> gguf_size(const GgufMetadata& metadata, std::string_view key) {
   const GgufValue* value = metadata.find_of_architecture(key);
   return value != nullptr ? value->as_int64() : std::nullopt;
 }
-
-}  // namespace
 
 ModelHints read_model_hints(const Json& config) {
   ModelHints hints;
@@ -66,9 +66,9 @@ ModelHints read_model_hints(const Json& config) {
 ModelHints read_model_hints(const GgufMetadata& metadata) {
   ModelHints hints;
   hints.model_type = std::string(metadata.architecture().value_or(""));
-  hints.hidden_size = integer_of(metadata, "embedding_length");
-  hints.num_layers = integer_of(metadata, "block_count");
-  const std::int64_t drafts = integer_of(metadata, "nextn_predict_layers").value_or(0);
+  hints.hidden_size = gguf_size(metadata, "embedding_length");
+  hints.num_layers = gguf_size(metadata, "block_count");
+  const std::int64_t drafts = gguf_size(metadata, "nextn_predict_layers").value_or(0);
   if (hints.num_layers && drafts > 0 && drafts < *hints.num_layers) *hints.num_layers -= drafts;
   read_empty_layers(metadata, hints);
   return hints;

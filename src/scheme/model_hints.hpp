@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "checkpoint/json.hpp"
@@ -22,6 +23,8 @@ struct ModelHints {
 };
 // The first place that says it: the top, then the section of the language model.
 ModelHints read_model_hints(const Json& config);
+// A single integer of the architecture; empty for a list a layer.
+std::optional<std::int64_t> gguf_size(const GgufMetadata& metadata, std::string_view key);
 // block_count counts the token-prediction layers too, which files may leave out; num_layers
 // doesn't.
 ModelHints read_model_hints(const GgufMetadata& metadata);

@@ -18,12 +18,6 @@ std::string upper_ascii(std::string_view text) {
   return out;
 }
 
-std::string string_of(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? *text : std::string();
-}
-
 std::vector<std::string> strings_of(const Json& block, std::string_view key) {
   std::vector<std::string> out;
   const Json* value = block.find(key);
@@ -71,7 +65,7 @@ std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   std::vector<ModeloptConfig::Layer> layers;
   for (const auto& [name, entry] : *table->as_object()) {
     layers.push_back({name, std::string(without_wrapper_prefix(name)),
-                      upper_ascii(string_of(entry, "quant_algo"))});
+                      upper_ascii(entry.string_at("quant_algo"))});
   }
   std::sort(layers.begin(), layers.end(),
             [](const auto& a, const auto& b) { return a.inner < b.inner; });
@@ -90,11 +84,11 @@ bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
 
 std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration) {
   const Json& block = *declaration.block;
-  const bool nvfp4_experts = !string_of(block, "moe_quant_algo").empty();
+  const bool nvfp4_experts = !block.string_at("moe_quant_algo").empty();
   if (declaration.producer != Producer::modelopt && !nvfp4_experts) return std::nullopt;
   ModeloptConfig config;
   config.where = declaration.where;
-  config.algorithm = upper_ascii(string_of(block, "quant_algo"));
+  config.algorithm = upper_ascii(block.string_at("quant_algo"));
   std::unordered_set<std::string> known;
   for (const std::string_view key :
        {"exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers"}) {

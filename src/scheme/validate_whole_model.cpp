@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "core/text_search.hpp"
 #include "scheme/layer_slots.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
@@ -14,14 +15,6 @@
 
 namespace fewbit {
 namespace {
-
-bool has(std::string_view text, std::string_view piece) {
-  return text.find(piece) != std::string_view::npos;
-}
-bool has_any(std::string_view text, std::initializer_list<std::string_view> pieces) {
-  return std::any_of(pieces.begin(), pieces.end(),
-                     [&](std::string_view piece) { return has(text, piece); });
-}
 
 // What the config says of it, at the top or in the section of the language model.
 class Config {
@@ -87,9 +80,10 @@ struct Experts {
 bool is_router(const std::string& slot, const Module& module, std::int64_t experts) {
   if (module.role == Role::router) return true;
   const bool part = module.role == Role::gate_proj || module.role == Role::gate_up_proj ||
-                    has(slot, "share") || has(slot, "shexp");
+                    contains_text(slot, "share") || contains_text(slot, "shexp");
   if (part || module.expert != -1) return false;
-  return has_any(slot, {"router", "gating", "classifier"}) || (module.k > 0 && module.n == experts);
+  return contains_any(slot, {"router", "gating", "classifier"}) ||
+         (module.k > 0 && module.n == experts);
 }
 
 // One more than the highest number of an expert, by layer.
@@ -117,9 +111,9 @@ Experts experts_of(const Slots& slots, std::int64_t numbered) {
   if (out.example->expert >= 0) out.count = std::max(out.count, numbered);
   for (const auto& [slot, module] : slots) {
     out.router = out.router || is_router(slot, *module, out.count);
-    out.shared = out.shared || has_any(slot, {"share", "shexp"});
+    out.shared = out.shared || contains_any(slot, {"share", "shexp"});
     out.correction = out.correction || module->role == Role::router_bias ||
-                     has_any(slot, {"bias", "probs_b", "tid2eid"});
+                     contains_any(slot, {"bias", "probs_b", "tid2eid"});
   }
   return out;
 }
@@ -174,7 +168,7 @@ void check_layer(Validation& validation, const Stated& stated, const std::string
 
 bool is_norm_name(std::string_view name) {
   const std::string_view last = split_dots(name).back();
-  return has(last, "norm") || has(last, "ln");
+  return contains_text(last, "norm") || contains_text(last, "ln");
 }
 
 // Outside of layers, of the language model.
@@ -195,8 +189,9 @@ Outer outer_of(const Identified& identified) {
     }
     if (outside_language_model(module.name)) continue;
     const std::string_view name = module.name;
-    out.embedding = out.embedding || has_any(name, {"emb", "wte", "tok"});
-    out.head = out.head || module.role == Role::head || has_any(name, {"head", "out", "score"});
+    out.embedding = out.embedding || contains_any(name, {"emb", "wte", "tok"});
+    out.head =
+        out.head || module.role == Role::head || contains_any(name, {"head", "out", "score"});
     out.norm = out.norm || is_norm_name(name);
     const std::string_view last = split_dots(name).back();
     out.draft =
@@ -243,7 +238,7 @@ void validate_whole_model(Validation& validation, const ModelHints& hints) {
       bool normed = false;
       for (const auto& [slot, module] : slots) {
         normed = normed || module->role == Role::norm;
-        draft = draft || has_any(slot, {"eh_proj", "enorm", "nextn"});
+        draft = draft || contains_any(slot, {"eh_proj", "enorm", "nextn"});
         attention = attention || module->role == Role::o_proj ||
                     module->role == Role::attention_other || module->role == Role::q_proj;
       }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/float_types.hpp"
+#include "core/text_search.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
@@ -55,15 +56,11 @@ Pattern zero_of(const Scheme& scheme) {
   }
 }
 
-bool has(std::string_view text, std::string_view piece) {
-  return text.find(piece) != std::string_view::npos;
-}
-
 // Of these the weight of a norm is one less than the factor, so that zeros change nothing.
 bool has_norms_around_zero(std::string_view model_type) {
   for (const std::string_view name :
        {"gemma", "qwen3_next", "qwen3_5", "nemotron", "step3", "minimax", "chatglm"}) {
-    if (has(model_type, name)) return true;
+    if (contains_text(model_type, name)) return true;
   }
   return model_type.empty();
 }
@@ -99,10 +96,11 @@ class Zeros {
  private:
   // Adapters begin with zeros; other vectors, tables and gates may stay so.
   bool is_judged(const Module& module) const {
-    if (has(module.name, "lora")) return false;
+    if (contains_text(module.name, "lora")) return false;
     if (module.role == Role::norm) return norms_ && !module.scheme.quantized();
-    const bool attention = module.role == Role::attention_other && !has(module.name, "conv") &&
-                           !has(module.name, "gate");
+    const bool attention = module.role == Role::attention_other &&
+                           !contains_text(module.name, "conv") &&
+                           !contains_text(module.name, "gate");
     return module.k > 0 && (is_projection(module.role) || attention ||
                             module.role == Role::embedding || module.role == Role::head);
   }
