@@ -25,9 +25,7 @@ std::string text_of(const Finding& finding) {
 
 Result<void> check_source(const Checkpoint& source, const Identified& identified,
                           const ProgressFn& progress) {
-  FEWBIT_TRY(const std::vector<Finding> of_weights, source_errors(source, identified, progress));
-  std::vector<Finding> errors = errors_of(source.findings());
-  errors.insert(errors.end(), of_weights.begin(), of_weights.end());
+  FEWBIT_TRY(const std::vector<Finding> errors, source_errors(source, identified, progress));
   if (errors.empty()) return {};
   std::string text =
       fmt::format("{} error{} in the source:", errors.size(), errors.size() == 1 ? "" : "s");

@@ -15,9 +15,9 @@ namespace fewbit {
 namespace {
 
 // Errors of how a model is run. The weights are what they are all the same.
-constexpr std::string_view of_running[] = {"tensor-unexpected",    "bias-unsupported",
-                                           "activation-gate",      "config-top-k",
-                                           "config-expert-groups", "config-names-differ"};
+constexpr std::string_view of_running[] = {
+    "tensor-unexpected",    "bias-unsupported",    "activation-gate",  "config-top-k",
+    "config-expert-groups", "config-names-differ", "config-unreadable"};
 
 // Decoding refuses these itself, with the place of the first value that they spoil.
 constexpr std::string_view of_values = "scale-nan";

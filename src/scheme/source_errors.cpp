@@ -47,7 +47,8 @@ Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Ident
     return Error{ErrorCode::cancelled, "stopped while the source was checked",
                  source.directory().string()};
   }
-  std::vector<Finding> errors = errors_of(identified.findings);
+  std::vector<Finding> errors = errors_of(source.findings());
+  std::ranges::move(errors_of(identified.findings), std::back_inserter(errors));
   std::ranges::move(errors_of(found), std::back_inserter(errors));
   return errors;
 }

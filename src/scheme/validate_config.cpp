@@ -10,6 +10,7 @@
 #include "checkpoint/gguf_metadata.hpp"
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/model_config.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
@@ -32,9 +33,19 @@ struct Sizes {
   std::optional<std::int64_t> groups;  // of experts, for the choice
   std::optional<std::int64_t> top_groups;
   std::set<std::int64_t> numbers;  // all integers of the config
+  std::vector<std::string> wrong;  // "hidden_size Infinity"
 };
 
-std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::Keys keys) {
+// 0 says that there is none of it; a list a layer is nobody's single size.
+std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::Keys keys,
+                                    Sizes& sizes) {
+  const ConfigSection::Entry entry = config.find(keys);
+  if (!entry || entry.value->is_array() || entry.value->is_object()) return std::nullopt;
+  const auto number = entry.value->as_int64();
+  if (!number || *number < 0) {
+    sizes.wrong.push_back(fmt::format("{} {}", entry.key, value_text(*entry.value)));
+    return std::nullopt;
+  }
   const auto value = config.integer(keys, 1, INT64_MAX);
   return value ? *value : std::nullopt;
 }
@@ -54,27 +65,20 @@ Sizes read_sizes(const ModelJson& file) {
   Sizes sizes;
   sizes.source = file.name;
   // Latent experts do not have the model's width.
-  if (!config.find({"moe_latent_size"})) sizes.hidden = size_of(config, {"hidden_size"});
-  // A list a layer is nobody's single size.
-  sizes.expert_inner = size_of(config, {"moe_intermediate_size"});
+  if (!config.find({"moe_latent_size"})) sizes.hidden = size_of(config, {"hidden_size"}, sizes);
+  sizes.expert_inner = size_of(config, {"moe_intermediate_size"}, sizes);
   if (!config.find({"moe_intermediate_size"})) {
-    sizes.expert_inner = size_of(config, {"intermediate_size"});
+    sizes.expert_inner = size_of(config, {"intermediate_size"}, sizes);
   }
-  sizes.experts = size_of(config, num_experts_keys);
-  sizes.vocab = size_of(config, {"vocab_size"});
-  sizes.layers = size_of(config, {"num_hidden_layers"});
+  sizes.experts = size_of(config, num_experts_keys, sizes);
+  sizes.vocab = size_of(config, {"vocab_size"}, sizes);
+  sizes.layers = size_of(config, {"num_hidden_layers"}, sizes);
   sizes.empty_layers = read_model_hints(*file.root).empty_layers;
-  sizes.top_k = size_of(config, top_k_keys);
-  sizes.groups = size_of(config, group_keys);
-  sizes.top_groups = size_of(config, {"topk_group"});
+  sizes.top_k = size_of(config, top_k_keys, sizes);
+  sizes.groups = size_of(config, group_keys, sizes);
+  sizes.top_groups = size_of(config, {"topk_group"}, sizes);
   add_numbers(*file.root, sizes.numbers);
   return sizes;
-}
-
-// A single integer of the architecture; empty for a list a layer.
-std::optional<std::int64_t> gguf_size(const GgufMetadata& metadata, std::string_view key) {
-  const GgufValue* value = metadata.find_of_architecture(key);
-  return value != nullptr ? value->as_int64() : std::nullopt;
 }
 
 Sizes read_sizes(const GgufMetadata& metadata) {
@@ -208,6 +212,17 @@ void validate_choice(Validation& validation, const Sizes& sizes) {
   }
 }
 
+// Of families that fewbit runs, reading the whole config says so.
+void validate_wrong_sizes(Validation& validation, const Sizes& sizes) {
+  if (sizes.wrong.empty()) return;
+  const auto model = read_model_config(validation.checkpoint);
+  if (model || model.error().code != ErrorCode::unsupported) return;
+  for (const std::string& wrong : sizes.wrong) {
+    validation.groups.add(Role::other, {Level::error, "config-unreadable", sizes.source, wrong,
+                                        "an integer, at least 0"});
+  }
+}
+
 }  // namespace
 
 void validate_config_sizes(Validation& validation) {
@@ -215,6 +230,7 @@ void validate_config_sizes(Validation& validation) {
   const auto stated = stated_sizes(validation.checkpoint);
   if (!stated) return;
   const Sizes& sizes = *stated;
+  validate_wrong_sizes(validation, sizes);
   validate_choice(validation, sizes);
   std::int64_t layers = 0;
   std::map<std::string, std::pair<std::int64_t, const Module*>> experts;  // highest id + 1, by path

@@ -205,6 +205,13 @@ def cases():
     )
     yield deepseek_v4("released-deepseek-v4")
     yield with_fault(deepseek_v4, "released-deepseek-v4", "router-bias-rounded", set_tensor(V4_BIAS, bf16(np.zeros(EXPERTS))))
+    for label, value in (("infinity", float("inf")), ("text", "64"), ("part", 1.5), ("negative", -1)):
+        yield with_fault(
+            plain_model,
+            f"released-size-{label}",
+            "config-unreadable",
+            set_config(model_type="deepseek_v3", vocab_size=value),
+        )
     for name, keys in CONFIG_FAULTS.items():
         yield with_fault(plain_model, f"released-config-{name}", "module-unreadable", set_config(**keys))
     yield with_fault(
