@@ -66,10 +66,14 @@ class AsUser {
  public:
   AsUser() {
     constexpr uid_t nobody = 65534;
-    if (root_) EXPECT_EQ(::seteuid(nobody), 0);
+    if (root_) {
+      EXPECT_EQ(::seteuid(nobody), 0);
+    }
   }
   ~AsUser() {
-    if (root_) EXPECT_EQ(::seteuid(0), 0);
+    if (root_) {
+      EXPECT_EQ(::seteuid(0), 0);
+    }
   }
 
  private:
