@@ -194,6 +194,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
     if (reader.check != nullptr) reader.check(inventory);
   }
   check_declared(inventory);
+  check_config_values(inventory);
   check_module_rules(inventory);
   check_static_activations(inventory);
   spread_activation(inventory.drafts);

@@ -41,7 +41,12 @@ std::vector<std::string> group_sizes_of(const Json& block) {
   std::vector<std::string> sizes;
   for (const Json* holder : holders) {
     for (const std::string_view key : {"group_size", "awq_block_size"}) {
-      if (const Json* size = holder->find(key)) sizes.push_back(size->dump());
+      const Json* size = holder->find(key);
+      if (size == nullptr) continue;
+      // Others mean nothing, and are findings of their own.
+      const auto number = size->as_int64();
+      const bool usable = number && (*number >= 1 || *number == -1);
+      if (usable || size->is_null()) sizes.push_back(size->dump());
     }
   }
   return sizes;

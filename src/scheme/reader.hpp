@@ -66,6 +66,9 @@ std::span<const Reader> readers();
 void check_module_rules(Inventory& inventory);
 // Activations that the config says are static, without scales beside the weights.
 void check_static_activations(Inventory& inventory);
+// Numbers and words of quantization blocks that can mean nothing, unless the producer's own check
+// names them.
+void check_config_values(Inventory& inventory);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);
 

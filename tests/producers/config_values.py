@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Widths, group sizes and words of quantization blocks that mean nothing, whoever wrote the block."""
+
+import copy
+
+from quark import MX, config, microscaling, spec
+from small_model import block, modelopt_model, plain_model
+
+INFINITY, NAN = float("inf"), float("nan")
+ODD_SIZES = {"infinity": INFINITY, "nan": NAN, "0": 0, "of-minus-2": -2, "text": "32", "1.5": 1.5, "true": True, "object": {}}
+ODD_WIDTHS = ODD_SIZES | {"list": [], "of-minus-1": -1, "large": 2**40}
+# Where Quark says per_group, these are odd too.
+NO_GROUP = {"of-minus-1": -1, "null": None, "list": []}
+ODD_SPECS = {"word": {"qscheme": "per_grp"}, "number": {"qscheme": 7}, "dtype": {"dtype": None}}
+
+
+def quark(name, faults=("config-value",), **changes):
+    case = microscaling(f"quark-{name}")
+    case.schemes, case.faults = {}, faults
+    case.config["quantization_config"] |= changes
+    return case
+
+
+def quark_cases():
+    for name, odd in (ODD_SIZES | NO_GROUP).items():
+        case = quark(f"fault-group-size-{name}")
+        case.config = config(MX | {"group_size": odd})
+        yield case
+    for name, changes in ODD_SPECS.items():
+        case = quark(f"fault-spec-{name}")
+        case.config = config(MX | changes)
+        yield case
+    yield quark("fault-weight-text", global_quant_config={"weight": "fp4", "input_tensors": None})
+    cache = {"*k_proj": {"weight": spec("fp8_e4m3", "per_tensor", group_size=None)}}
+    yield quark("no-fault-cache-config", (), kv_cache_quant_config=cache)
+    layer = {"*o_proj": {"weight": spec("fp4", "per_group", group_size=0)}}
+    yield quark("fault-layer-group-size", layer_quant_config=layer)
+    yield quark("no-fault-algorithm-size", (), algo_config=[{"name": "awq", "group_size": 0}])
+
+
+# Of these producers no tensor is there: the config alone is judged.
+BLOCKS = {
+    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"+:.*up": {"bits": 8, "group_size": 32}}},
+    "fp8": {"quant_method": "fp8", "bits": 8, "group_size": -1},
+    "hqq": {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"bits": 4, "group_size": 64}}},
+    "cache": {
+        "quant_method": "compressed-tensors",
+        "format": "dense",
+        "kv_cache_scheme": {"bits": 8, "num_bits": 8, "type": "float", "group_size": None},
+    },
+}
+
+
+def of_plain_weights(name, settings):
+    case = plain_model(name)
+    case.config["quantization_config"] = settings
+    case.warnings = ("config-producer", "config-expects-quantized", "module-unreadable", "layer-not-runnable")
+    case.warnings += ("pattern-unmatched", "config-format")
+    return case
+
+
+def places(settings):
+    """Every object with a width in it."""
+    if "bits" in settings:
+        yield settings
+    for value in settings.values():
+        if isinstance(value, dict):
+            yield from places(value)
+
+
+def cases():
+    yield from quark_cases()
+    for method, settings in BLOCKS.items():
+        yield of_plain_weights(f"no-fault-values-{method}", settings)
+        for number, _ in enumerate(places(settings)):
+            for key, odd in [("bits", ODD_WIDTHS), ("group_size", ODD_SIZES)]:
+                for name, value in odd.items():
+                    changed = copy.deepcopy(settings)
+                    list(places(changed))[number][key] = value
+                    case = of_plain_weights(f"fault-values-{method}-{number}-{key}-{name}", changed)
+                    case.faults = ("config-value",)
+                    yield case
+    for name, value in ODD_SIZES.items():
+        case = modelopt_model(f"fault-modelopt-group-size-{name}")
+        block(case, group_size=value)
+        case.faults = ("config-value",)
+        yield case
