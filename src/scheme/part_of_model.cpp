@@ -4,12 +4,28 @@
 #include <algorithm>
 
 #include "checkpoint/json.hpp"
+#include "scheme/config_section.hpp"
+#include "scheme/validation.hpp"
 
 namespace fewbit {
+namespace {
+
+constexpr const char* adapter_file = "adapter_config.json";
+
+// What PEFT, adapter-transformers and mlx-lm write, each in all of its adapters.
+bool describes_adapter(const Json& config) {
+  constexpr std::string_view names[] = {"peft_type", "base_model_name_or_path", "model_name",
+                                        "fine_tune_type"};
+  return config.find("lora_parameters") != nullptr ||
+         std::any_of(std::begin(names), std::end(names),
+                     [&](std::string_view name) { return !config.string_at(name).empty(); });
+}
+
+}  // namespace
 
 bool is_adapter(const Checkpoint& checkpoint) {
-  const auto adapter = checkpoint.json_file("adapter_config.json");
-  if (!adapter || *adapter == nullptr) return false;
+  const auto adapter = checkpoint.json_file(adapter_file);
+  if (!adapter || *adapter == nullptr || !describes_adapter(**adapter)) return false;
   const auto tensors = checkpoint.tensors();
   const bool named = std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo& tensor) {
     return tensor.name.starts_with("base_model.");
@@ -24,6 +40,16 @@ bool is_part_of_model(const Checkpoint& checkpoint) {
     return finding.rule == "shard-alone";
   });
   return shard || is_adapter(checkpoint);
+}
+
+void validate_adapter_config(Validation& validation) {
+  const auto adapter = validation.checkpoint.json_file(adapter_file);
+  if (adapter && (*adapter == nullptr || describes_adapter(**adapter))) return;
+  validation.groups.add(
+      Role::other,
+      {Level::warning, "adapter-config", adapter ? adapter_file : adapter.error().where,
+       adapter ? value_text(**adapter) : adapter.error().what,
+       "an object with peft_type or base_model_name_or_path; it is not taken for an adapter's"});
 }
 
 }  // namespace fewbit

@@ -9,7 +9,8 @@ namespace fewbit {
 // elsewhere.
 bool is_part_of_model(const Checkpoint& checkpoint);
 
-// adapter_config.json of PEFT, and tensors of its names or no model's config.
+// adapter_config.json that says so (peft_type, base_model_name_or_path …), and tensors of PEFT's
+// names or no model's config.
 bool is_adapter(const Checkpoint& checkpoint);
 
 }  // namespace fewbit

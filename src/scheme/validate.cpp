@@ -81,6 +81,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   if (!is_part_of_model(checkpoint)) validate_layers(validation);
   validate_twice(validation);
   validate_biases(validation);
+  validate_adapter_config(validation);
   validate_fused_counts(validation);
   validate_config_sizes(validation);
   validate_model(validation);

@@ -109,6 +109,8 @@ class LargestWeights {
 };
 // Matrices that are stored in two places.
 void validate_twice(Validation& validation);
+// An adapter_config.json that can't be read, or describes no adapter.
+void validate_adapter_config(Validation& validation);
 // Shapes and types of biases beside matrices.
 void validate_biases(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.

@@ -268,6 +268,21 @@ def adapters():
     fault.files = {}
     fault.faults = ("layers-missing", "config-unreadable")
     yield fault
+    odd = {"empty": "", "no-json": "{peft", "list": [], "nothing": {}, "model": {"model_type": "qwen3_moe"}, "null": {"peft_type": None}}
+    for content, text in odd.items():
+        broken = adapter(f"fault-adapter-{content}")
+        broken.files["adapter_config.json"] = text
+        broken.faults = ("layers-missing", "config-unreadable", "adapter-config")
+        yield broken
+        beside = plain_model(f"fault-model-beside-adapter-{content}")
+        beside.files["adapter_config.json"] = text
+        beside.faults = ("adapter-config",)
+        yield beside
+    for key in ("peft_type", "base_model_name_or_path", "lora_parameters"):
+        known = adapter(f"adapter-{key}")
+        known.files["adapter_config.json"] = {key: {"rank": 8} if key.startswith("lora") else "LORA"}
+        known.notes = ("config-unreadable",)
+        yield known
 
 
 def undeclared_shard():
