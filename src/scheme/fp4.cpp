@@ -7,6 +7,7 @@
 
 #include "core/checked.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/scale_fit.hpp"
 
 namespace fewbit {
 namespace {
@@ -153,10 +154,23 @@ class Claim {
 
   std::string misfit(const TensorInfo& codes, const TensorInfo& scale) const {
     return fmt::format(
-        "{} {} with {} {}{}, expected e4m3 a group of 16 with a second factor, or bytes (e8m0) a "
-        "group of 32",
+        "{} {} with {} {}{}, expected e4m3 a group of 16{} with a second factor, or bytes (e8m0) a "
+        "group of 32{}",
         parts_.codes, text(codes), parts_.scale, text(scale),
-        parts_.global.empty() ? std::string() : fmt::format(" and {}", parts_.global));
+        parts_.global.empty() ? std::string() : fmt::format(" and {}", parts_.global),
+        count_text(codes.shape, scale.shape, 16), count_text(codes.shape, scale.shape, 32));
+  }
+
+  // How many scales such groups need; nothing of shapes that are no rows of codes.
+  std::string count_text(Shape codes, const Shape& scale, std::int64_t size) const {
+    const bool blocks = scheme_.packing == Packing::blocks;
+    if (!fit_rows(codes, scale, blocks) && fit_columns(codes, scale)) return "";
+    if (blocks && !codes.empty()) codes.pop_back();
+    if (codes.size() < 2 || codes.size() > 3) return "";
+    const auto k = checked_mul(codes.back(), std::int64_t{blocks ? 32 : 2});
+    const std::int64_t experts = codes.size() == 3 ? codes[0] : 0;
+    const std::int64_t n = codes[codes.size() - 2];
+    return k ? fmt::format(" ({})", group_scales_text(experts, n, *k, size)) : "";
   }
 
   // Of [experts, a, b] with both orders possible: whether rows run along the last dimension.

@@ -159,8 +159,11 @@ class Claim {
           "expected [{}, 1] for one a row",
           found, weight, matrix.n);
     }
-    return fmt::format("{} for a weight of {}, expected {}", found, weight,
-                       scale_shapes_text(matrix, config_ ? config_->block : std::nullopt));
+    const bool bytes = scale.dtype == DType::u8 || scale.dtype == DType::f8_e8m0;
+    const std::string groups = group_scales_text(matrix.experts, matrix.n, matrix.k, 32);
+    return fmt::format("{} for a weight of {}, expected {}{}", found, weight,
+                       scale_shapes_text(matrix, config_ ? config_->block : std::nullopt),
+                       bytes ? " or a group of 32 (" + groups + ")" : "");
   }
 
   // Sets the scheme's scale, or says why it can't.

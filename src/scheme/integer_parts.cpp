@@ -35,9 +35,12 @@ std::string read_scale(const Draft& draft, const IntegerOptions& options, Scheme
   const auto fit = fit_scale(matrix, scale->shape, declared);
   if (!fit || fit->pieces > 1 || (fit->granularity.rows > 1 && fit->granularity.cols != 0)) {
     return fmt::format(
-        "weight_scale {} for a matrix [{}, {}], expected one a tensor, a row or a {}", text(*scale),
-        module.n, module.k,
-        options.group_size ? fmt::format("group of {}", *options.group_size)
+        "weight_scale {} for a matrix [{}, {}], expected one a tensor ([1]), a row ([{}, 1]) or a "
+        "{}",
+        text(*scale), module.n, module.k, module.n,
+        options.group_size ? fmt::format("group of {} ({})", *options.group_size,
+                                         group_scales_text(module.experts, module.n, module.k,
+                                                           *options.group_size))
                            : std::string("group of columns"));
   }
   scheme.scale = ScaleSpec{scale->dtype, fit->granularity};

@@ -120,12 +120,12 @@ void claim_modelopt(Inventory& inventory) {
     if (draft.claimed) continue;
     const Guess guess = guess_storage(draft, declared);
     if (guess == Guess::not_ours) continue;
+    const std::string algorithm =
+        config ? modelopt_algorithm(*config, draft.module.name) : std::string();
     const ModeloptFormat format =
-        guess == Guess::nvfp4 ? ModeloptFormat::none : modelopt_format(draft);
+        guess == Guess::nvfp4 ? ModeloptFormat::none : modelopt_format(draft, algorithm);
     const TensorInfo* weight = draft.tensor("weight");
     if (format != ModeloptFormat::none) {
-      const std::string algorithm =
-          config ? modelopt_algorithm(*config, draft.module.name) : std::string();
       claim_modelopt_format(inventory, draft, format, algorithm);
     } else if (guess == Guess::nvfp4 || is_byte(weight->dtype)) {
       claim_nvfp4(inventory, draft);

@@ -97,11 +97,11 @@ class Claim {
     if (scale == nullptr) return "codes without weight_scale";
     const ScaledMatrix matrix{module.experts, module.n, module.k, false, is_pair(module)};
     const auto fit = fit_scale(matrix, scale->shape, std::nullopt);
-    if (!fit || fit->granularity.rows > 1) {
-      return fmt::format(
-          "weight_scale of shape {} for a matrix [{}, {}], expected one a row or a "
-          "group along the columns",
-          shape_text(scale->shape), module.n, module.k);
+    const bool bytes = scheme_.weight == DType::f4_e2m1 && is_e8m0(scale->dtype);
+    const bool misfit = bytes && last(*scale) != ceil_div(module.k, std::int64_t{32});
+    if (!fit || fit->granularity.rows > 1 || misfit) {
+      return fmt::format("weight_scale of shape {} for a matrix [{}, {}], expected {}",
+                         shape_text(scale->shape), module.n, module.k, expected_text(bytes));
     }
     DType dtype = scale->dtype;
     if (scheme_.weight == DType::f4_e2m1 && dtype == DType::u8) dtype = DType::f8_e8m0;
@@ -117,6 +117,16 @@ class Claim {
     scheme_.scale = ScaleSpec{dtype, granularity, false, ScaleDirection::multiply};
     constexpr std::string_view applied[] = {"weight_scale", "pre_quant_scale", "weight_scale_2"};
     return unapplied_text(draft_, "ModelOpt", std::span(applied).first(second_scale_ ? 3 : 2));
+  }
+
+  std::string expected_text(bool bytes) const {
+    const Module& module = draft_.module;
+    const auto of = [&](std::int64_t size) {
+      return fmt::format("{}: {}", size,
+                         group_scales_text(module.experts, module.n, module.k, size));
+    };
+    if (bytes) return "a byte a group of " + of(32);
+    return "one a row or a group along the columns, such as of " + of(128);
   }
 
   const Inventory& inventory_;
@@ -185,7 +195,7 @@ bool granularity_fits(const std::string& algorithm, Family family, const Module&
 
 }  // namespace
 
-ModeloptFormat modelopt_format(const Draft& draft) {
+ModeloptFormat modelopt_format(const Draft& draft, const std::string& algorithm) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo* scale = draft.tensor("weight_scale");
   if (weight == nullptr) return ModeloptFormat::scales_only;
@@ -194,6 +204,8 @@ ModeloptFormat modelopt_format(const Draft& draft) {
   if (scale != nullptr && is_e8m0(scale->dtype)) {
     if (groups_of_32(*weight, *scale, 16)) return ModeloptFormat::mxfp4;
     if (groups_of_32(*weight, *scale, 24)) return ModeloptFormat::mxfp6;
+    const bool said = algorithm.find("MXFP4") != std::string::npos;
+    if (said && !draft.has("weight_scale_2")) return ModeloptFormat::mxfp4;
   }
   if (scale != nullptr && scale->dtype != DType::f8_e4m3 && scale->shape.size() >= 2 &&
       rows(*scale) % 2 == 0 && rows(*scale) / 2 == rows(*weight)) {

@@ -18,10 +18,10 @@ enum class ModeloptFormat {
   mxfp6,        // u8 [n, 3k/4], e8m0 scales a group of 32
   scales_only,  // no weight beside them
 };
-ModeloptFormat modelopt_format(const Draft& draft);
+// algorithm: what the config says of this module, upper case; it decides where scales fit nothing.
+ModeloptFormat modelopt_format(const Draft& draft, const std::string& algorithm);
 
-// Claims mxfp4, int4_awq, int8 and what is only named, or says what does not fit. algorithm: what
-// the config says of this module, upper case.
+// Claims mxfp4, int4_awq, int8 and what is only named, or says what does not fit.
 void claim_modelopt_format(const Inventory& inventory, Draft& draft, ModeloptFormat format,
                            const std::string& algorithm);
 

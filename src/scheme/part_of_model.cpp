@@ -2,6 +2,8 @@
 #include "scheme/part_of_model.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "checkpoint/json.hpp"
 #include "scheme/config_section.hpp"

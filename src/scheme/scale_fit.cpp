@@ -207,6 +207,12 @@ std::optional<ScaleFit> fit_scale_as(const ScaledMatrix& matrix, const Shape& sc
   });
 }
 
+std::string group_scales_text(std::int64_t experts, std::int64_t n, std::int64_t k,
+                              std::int64_t size) {
+  return fmt::format("[{}{}, {}], ceil({}/{}) a row",
+                     experts > 0 ? fmt::format("{}, ", experts) : "", n, groups(k, size), k, size);
+}
+
 std::string scale_shapes_text(const ScaledMatrix& matrix,
                               const std::optional<Granularity>& declared) {
   const Granularity block = declared.value_or(usual_block);

@@ -40,6 +40,10 @@ struct ScaleFit {
   std::int64_t block_rows = 0;  // of the stored grid, when pieces > 1
 };
 
+// "[64, 3], ceil(80/32) a row": the scales of groups of `size` columns.
+std::string group_scales_text(std::int64_t experts, std::int64_t n, std::int64_t k,
+                              std::int64_t size);
+
 // Understands [], [1], [n], [n, 1], [ceil(n/b0), ceil(k/b1)] for the block that the config declares
 // and for blocks of powers of two, [r, 1, c, 1], groups of g along k, one scale a half of the rows
 // ([2], of a pair), and all of them behind [experts]. Beside transposed codes a

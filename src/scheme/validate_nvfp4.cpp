@@ -22,6 +22,12 @@ Shape scale_shape(const TensorInfo& weight) {
   return shape;
 }
 
+std::int64_t columns_of(const TensorInfo& weight) {
+  if (weight.shape.empty()) return 0;
+  const std::int64_t a_byte = weight.dtype == DType::f4_e2m1 ? 1 : 2;
+  return checked_mul(weight.shape.back(), a_byte).value_or(0);
+}
+
 void validate_weight(Validation& validation, const Module& module, const TensorInfo& weight) {
   const bool codes = weight.dtype == DType::f4_e2m1;
   if (weight.dtype != DType::u8 && weight.dtype != DType::i8 && !codes) {
@@ -55,7 +61,9 @@ void validate_scale(Validation& validation, const Module& module, const TensorIn
   }
   if (scale->shape != expected) {
     validation.add(module, Level::error, "scale-shape", scale->name,
-                   text(scale->dtype, scale->shape), text(DType::f8_e4m3, expected));
+                   text(scale->dtype, scale->shape),
+                   fmt::format("{}: one a group of 16 columns, of {}",
+                               text(DType::f8_e4m3, expected), columns_of(weight)));
   }
 }
 
