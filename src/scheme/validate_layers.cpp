@@ -199,6 +199,7 @@ void validate_layers(Validation& validation) {
   if (!gguf && read_model_config(validation.checkpoint)) return;
   validate_layer_parts(validation, hints);
   validate_whole_model(validation, hints);
+  validate_counterparts(validation, hints);
 }
 
 }  // namespace fewbit

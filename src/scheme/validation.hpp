@@ -90,6 +90,8 @@ void validate_experts(Validation& validation);
 void validate_fused_counts(Validation& validation);
 // Modules that one layer lacks, or has in another shape than all others of its kind.
 void validate_layer_parts(Validation& validation, const ModelHints& hints);
+// Projections that all layers of a whole model lack, though they have their counterparts.
+void validate_counterparts(Validation& validation, const ModelHints& hints);
 // What the experts of a layer and a model as a whole can't be without.
 void validate_whole_model(Validation& validation, const ModelHints& hints);
 // Layers that are left out, and projections that some layers of a kind lack.

@@ -88,6 +88,46 @@ def two_layers(name):
     return dense(name, lambda rng, layer, number: attention(rng, layer), layers=2)
 
 
+def one_layer(name):
+    return dense(name, lambda rng, layer, number: attention(rng, layer), layers=1)
+
+
+def fused(name):
+    """q, k and v in one matrix, gate and up in another."""
+    case = dense(name, lambda rng, layer, number: {f"{layer}self_attn.qkv_proj.weight": matrix(rng, 128, HIDDEN)} | attention(rng, layer, "o"))
+    for number in range(LAYERS):
+        layer = f"model.layers.{number}.mlp."
+        for part in ("gate", "up"):
+            del case.tensors[f"{layer}{part}_proj.weight"]
+        case.tensors[f"{layer}gate_up_proj.weight"] = matrix(random(layer), 96, HIDDEN)
+    return case
+
+
+def without_values(name):
+    """All values are the keys, as the config says."""
+    return dense(name, lambda rng, layer, number: attention(rng, layer, "qko"), attention_k_eq_v=True)
+
+
+def queries_alone(name):
+    """A draft model whose keys and values are those of another."""
+    return dense(name, lambda rng, layer, number: attention(rng, layer, "qo"))
+
+
+def ungated(name):
+    case = usual(name)
+    drop("gate_proj")(case)
+    return case
+
+
+def two_matrices(name):
+    """An MLP under other names, and an attention with a matrix of its own kind."""
+    case = usual(name)
+    for old, new in [("up_proj", "fc1"), ("down_proj", "fc2"), ("v_proj", "vg_proj")]:
+        case.tensors = {key.replace(old, new): value for key, value in case.tensors.items()}
+    drop("gate_proj")(case)
+    return case
+
+
 def biased(name):
     def attention_of(rng, layer, number):
         return attention(rng, layer) | {f"{layer}self_attn.q_proj.bias": matrix(rng, 64)}
@@ -226,6 +266,19 @@ MISSING = {
     "o": (two_layers, "layers.1.self_attn.o_proj"),
     "k": (usual, "layers.2.self_attn.k_proj"),
     "bias": (biased, "layers.2.self_attn.q_proj.bias"),
+    "all-v": (usual, "v_proj"),
+    "all-k": (usual, "k_proj"),
+    "all-q": (usual, "q_proj"),
+    "all-o": (usual, "o_proj"),
+    "all-up": (usual, "mlp.up_proj"),
+    "all-down": (usual, "mlp.down_proj"),
+    "all-o-of-hybrid": (hybrid, "self_attn.o_proj"),
+    "all-v-of-one-layer": (one_layer, "v_proj"),
+    "all-down-of-one-layer": (one_layer, "down_proj"),
+    "all-o-of-fused": (fused, "o_proj"),
+    "all-down-of-fused": (fused, "down_proj"),
+    "gguf-all-v": (gguf, "attn_v."),
+    "gguf-all-o": (gguf, "attn_output."),
     "gguf-embedding": (gguf, "token_embd"),
     "gguf-norm": (gguf, "output_norm"),
     "gguf-router": (gguf, "blk.1.ffn_gate_inp"),
@@ -244,6 +297,8 @@ SHAPES = {
 
 def cases():
     for make in (latent, usual, two_layers, biased, keys_as_values, shared_keys, hybrid, wide_heads, gguf):
+        yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
+    for make in (one_layer, fused, without_values, queries_alone, ungated, two_matrices):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     for make in (shared_keys_of_the_last, versioned):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
