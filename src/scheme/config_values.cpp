@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/integer_config.hpp"
 #include "scheme/integer_layout.hpp"
@@ -23,6 +24,11 @@ constexpr std::string_view other_uses[] = {"algo_config", "hybrid_bit_map", "tra
                                            "sparsity_config"};
 constexpr std::string_view width_keys[] = {"bits", "w_bit", "wbits", "num_bits", "nbits"};
 constexpr std::string_view group_keys[] = {"group_size", "q_group_size", "awq_block_size"};
+constexpr std::string_view word_keys[] = {"quant_algo", "kv_cache_quant_algo", "moe_quant_algo",
+                                          "fmt",        "scale_fmt",           "activation_scheme"};
+constexpr std::string_view list_keys[] = {
+    "ignore",          "ignored_layers",         "exclude",
+    "exclude_modules", "modules_to_not_convert", "llm_int8_skip_modules"};
 constexpr std::string_view quark_sharing[] = {"per_tensor", "per_channel", "per_group",
                                               "per_token",  "per_block",   "per_row"};
 
@@ -50,6 +56,26 @@ std::string expected_group(Producer producer, const Json& value, bool outermost)
   // AutoRound's scale a matrix.
   if (producer == Producer::auto_round && number == 0) return "";
   return "-1 (a scale a row) or a number of columns above 0";
+}
+
+std::string expected_word(std::string_view key, const Json& value) {
+  if (says_nothing(value)) return "";
+  const std::string* text = value.as_string();
+  if (key == "activation_scheme") {
+    const bool known = text != nullptr && (*text == "dynamic" || *text == "static");
+    return known ? "" : "dynamic or static";
+  }
+  return text != nullptr ? "" : "a name";
+}
+
+// The entries that are no names, and a list that is none, name nothing.
+std::string expected_list(const Json& value) {
+  if (says_nothing(value)) return "";
+  const Json::Array* items = value.as_array();
+  const bool names =
+      items != nullptr &&
+      std::all_of(items->begin(), items->end(), [](const Json& one) { return one.is_string(); });
+  return names ? "" : "a list of names";
 }
 
 class ValueCheck {
@@ -96,8 +122,13 @@ class ValueCheck {
   }
 
   void check(const std::string& path, const std::string& key, const Json& value, bool outermost) {
-    if (value.is_null() || integers_told_) return;
-    if (one_of(key, width_keys)) {
+    if (one_of(key, word_keys)) {
+      add(path, key, value, expected_word(key, value));
+    } else if (one_of(key, list_keys)) {
+      add(path, key, value, expected_list(value));
+    } else if (value.is_null() || integers_told_) {
+      return;
+    } else if (one_of(key, width_keys)) {
       add(path, key, value, expected_width(declaration_.producer, value));
     } else if (one_of(key, group_keys)) {
       add(path, key, value, expected_group(declaration_.producer, value, outermost));

@@ -59,6 +59,28 @@ def of_plain_weights(name, settings):
     return case
 
 
+# key -> words that it may have, and none
+WORDS = {
+    "quant_algo": (["NVFP4"], [7, 1.5, [], {"a": 1}, True]),
+    "fmt": (["e4m3", None], [7, ["e4m3"]]),
+    "activation_scheme": (["dynamic", "static", None], ["dynamical", 7, ["static"]]),
+    "ignored_layers": ([["lm_head"], [], None], ["lm_head", 7, {"lm_head": True}, ["lm_head", 7], [["lm_head"]]]),
+    "exclude": ([["lm_head"]], ["lm_head"]),
+}
+
+
+def words():
+    for key, (right, wrong) in WORDS.items():
+        for number, value in enumerate([*right, *wrong]):
+            odd = number >= len(right) and value != []
+            method = "modelopt" if key == "quant_algo" else "fp8"
+            name = f"{'fault' if odd else 'no-fault'}-word-{key}-{number}"
+            case = of_plain_weights(name, {"quant_method": method, key: value})
+            case.warnings += ("config-algorithm-unknown",)
+            case.faults = ("config-value",) if odd else ()
+            yield case
+
+
 def places(settings):
     """Every object with a width in it."""
     if "bits" in settings:
@@ -70,6 +92,7 @@ def places(settings):
 
 def cases():
     yield from quark_cases()
+    yield from words()
     for method, settings in BLOCKS.items():
         yield of_plain_weights(f"no-fault-values-{method}", settings)
         for number, _ in enumerate(places(settings)):

@@ -119,7 +119,12 @@ TEST(IdentifyModelopt, AGroupSizeThatTheScalesContradictIsReported) {
     return identified(small).findings;
   };
   EXPECT_THAT(with("16"), IsEmpty());
-  for (const char* size : {"32", "-1", "\"16\"", "null"}) {
+  for (const char* size : {"\"16\"", "0", "1e400", "true", "{}"}) {
+    EXPECT_THAT(with(size), ElementsAre(AllOf(rule("config-value"),
+                                              Field(&Finding::expected, HasSubstr("-1 (")))))
+        << size;
+  }
+  for (const char* size : {"32", "-1", "null"}) {
     EXPECT_THAT(with(size),
                 Contains(AllOf(rule("config-group-size"), Field(&Finding::found, HasSubstr(size)),
                                Field(&Finding::expected, HasSubstr("16, as")))))
