@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/text_search.hpp"
 #include "scheme/config_section.hpp"
@@ -20,16 +21,39 @@ namespace {
 
 // What a projection is in an attention or an MLP of known structure, as bits.
 enum Part : unsigned { q = 1, k = 2, v = 4, o = 8, gate = 16, up = 32, down = 64 };
+// Of latent attention.
+enum LatentPart : unsigned { q_a = 128, q_b = 256, kv_a = 512, kv_b = 1024 };
 
 constexpr unsigned qkv = q | k | v;
 constexpr unsigned gate_up = gate | up;
+constexpr unsigned latent = q_a | q_b | kv_a | kv_b;
 constexpr std::pair<std::string_view, unsigned> part_names[] = {
-    {"q_proj", q},       {"k_proj", k},      {"v_proj", v},       {"o_proj", o},
-    {"wq", q},           {"wk", k},          {"wv", v},           {"wo", o},
-    {"attn_q", q},       {"attn_k", k},      {"attn_v", v},       {"attn_output", o},
-    {"qkv_proj", qkv},   {"attn_qkv", qkv},  {"out_proj", o},     {"gate_up_proj", gate_up},
-    {"gate_proj", gate}, {"up_proj", up},    {"down_proj", down}, {"ffn_gate", gate},
-    {"ffn_up", up},      {"ffn_down", down},
+    {"q_proj", q},
+    {"k_proj", k},
+    {"v_proj", v},
+    {"o_proj", o},
+    {"wq", q},
+    {"wk", k},
+    {"wv", v},
+    {"wo", o},
+    {"attn_q", q},
+    {"attn_k", k},
+    {"attn_v", v},
+    {"attn_output", o},
+    {"qkv_proj", qkv},
+    {"attn_qkv", qkv},
+    {"out_proj", o},
+    {"gate_up_proj", gate_up},
+    {"gate_proj", gate},
+    {"up_proj", up},
+    {"down_proj", down},
+    {"ffn_gate", gate},
+    {"ffn_up", up},
+    {"ffn_down", down},
+    {"q_a_proj", q_a},
+    {"q_b_proj", q_b},
+    {"kv_a_proj_with_mqa", kv_a},
+    {"kv_b_proj", kv_b},
 };
 
 unsigned part_of(std::string_view name) {
@@ -39,7 +63,8 @@ unsigned part_of(std::string_view name) {
 }
 
 std::string text_of(unsigned parts) {
-  constexpr std::string_view names[] = {"q", "k", "v", "o", "gate", "up", "down"};
+  constexpr std::string_view names[] = {"q",    "k",   "v",   "o",    "gate", "up",
+                                        "down", "q_a", "q_b", "kv_a", "kv_b"};
   std::string text;
   for (std::size_t i = 0; i < std::size(names); ++i) {
     if ((parts >> i & 1U) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", names[i]);
@@ -57,7 +82,8 @@ struct Block {
 std::string block_of(const std::string& slot) {
   const std::size_t dot = slot.rfind('.');
   if (dot != std::string::npos) {
-    const bool experts = contains_text(slot, "expert") || slot.find('#') != std::string::npos;
+    const bool shared = contains_text(slot, "shared_expert");
+    const bool experts = (contains_text(slot, "expert") && !shared) || contains_text(slot, "#");
     return experts ? "" : slot.substr(0, dot);
   }
   for (const std::string_view prefix : {"attn_", "ffn_"}) {
@@ -66,9 +92,10 @@ std::string block_of(const std::string& slot) {
   return "";
 }
 
-// Of routers, routed and shared experts in GGUF, which have rules of their own.
+// Of routers, routed experts, and shared experts in GGUF, which have rules of their own.
 bool is_of_experts(const std::string& slot, const Module& module) {
   return module.expert != -1 || module.role == Role::router ||
+         module.role == Role::shared_expert_gate ||
          contains_any(slot, {"_exps", "shexp", "chexps", "gate_inp"});
 }
 
@@ -91,12 +118,16 @@ std::map<std::string, Block> blocks_of(const SlotStack& stack) {
 }
 
 // What the parts that are there are of no use without. Queries alone take keys and values from
-// elsewhere; an MLP need not have a gate.
+// elsewhere; an MLP need not have a gate, an attention may.
 unsigned missing_of(unsigned parts, bool values_are_keys) {
-  const bool attention = (parts & qkv) != 0 && (parts & qkv) != q;
   unsigned wanted = 0;
-  if (attention) wanted |= q | k | o | (values_are_keys ? 0U : v);
-  if ((parts & (gate_up | down)) != 0) wanted |= up | down;
+  if ((parts & latent) != 0) {
+    wanted = kv_a | kv_b | o | ((parts & (q_a | q_b)) != 0 ? q_a | q_b : unsigned{q});
+  } else if ((parts & (qkv | o)) == 0) {
+    wanted = up | down;
+  } else if ((parts & qkv) != 0 && (parts & qkv) != q) {
+    wanted = q | k | o | (values_are_keys ? 0U : v);
+  }
   return wanted & ~parts;
 }
 
@@ -127,7 +158,11 @@ bool is_whole(const std::string& path, const SlotStack& stack, const ModelHints&
 }  // namespace
 
 void validate_counterparts(Validation& validation, const ModelHints& hints) {
-  if (!hints.num_layers) return;
+  const std::vector<Module>& modules = validation.identified.modules;
+  // Parts of modules that no reader took may have any names.
+  const bool read = std::all_of(modules.begin(), modules.end(),
+                                [](const Module& module) { return module.unreadable.empty(); });
+  if (!hints.num_layers || !read) return;
   const bool shared = values_are_keys(validation.checkpoint);
   for (auto& [path, stack] : slots_of(validation.identified)) {
     std::erase_if(stack, [&](const auto& one) { return one.first >= *hints.num_layers; });

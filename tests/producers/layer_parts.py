@@ -119,6 +119,13 @@ def ungated(name):
     return case
 
 
+def gated_attention(name):
+    def attention_of(rng, layer, number):
+        return attention(rng, layer) | {f"{layer}self_attn.gate_proj.weight": matrix(rng, 64, HIDDEN)}
+
+    return dense(name, attention_of)
+
+
 def two_matrices(name):
     """An MLP under other names, and an attention with a matrix of its own kind."""
     case = usual(name)
@@ -277,6 +284,10 @@ MISSING = {
     "all-down-of-one-layer": (one_layer, "down_proj"),
     "all-o-of-fused": (fused, "o_proj"),
     "all-down-of-fused": (fused, "down_proj"),
+    "all-o-of-latent": (latent, "self_attn.o_proj"),
+    "all-kv-b": (latent, "kv_b_proj"),
+    "all-q-a": (latent, "q_a_proj"),
+    "all-down-of-shared": (latent, "shared_experts.down_proj"),
     "gguf-all-v": (gguf, "attn_v."),
     "gguf-all-o": (gguf, "attn_output."),
     "gguf-embedding": (gguf, "token_embd"),
@@ -298,7 +309,7 @@ SHAPES = {
 def cases():
     for make in (latent, usual, two_layers, biased, keys_as_values, shared_keys, hybrid, wide_heads, gguf):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
-    for make in (one_layer, fused, without_values, queries_alone, ungated, two_matrices):
+    for make in (one_layer, fused, without_values, queries_alone, ungated, gated_attention, two_matrices):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     for make in (shared_keys_of_the_last, versioned):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
