@@ -35,19 +35,16 @@ Result<void> check_regular(const struct stat& status, const std::filesystem::pat
                path.string()};
 }
 
-// [offset, offset + size) as an address range of whole pages, cut to the mapping. Inner keeps pages
-// that lie inside the range, otherwise pages that touch it.
-enum class Pages { inside, touched };
-std::span<std::byte> page_range(std::span<const std::byte> bytes, std::uint64_t offset,
-                                std::uint64_t size, Pages pages) {
+// The whole pages inside [offset, offset + size), cut to the mapping.
+std::span<std::byte> whole_pages(std::span<const std::byte> bytes, std::uint64_t offset,
+                                 std::uint64_t size) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t total = bytes.size();
   const std::uint64_t begin = std::min(offset, total);
   const std::uint64_t end = begin + std::min(size, total - begin);
-  const bool inside = pages == Pages::inside;
-  const std::uint64_t first = (inside ? begin + page - 1 : begin) / page * page;
+  const std::uint64_t first = (begin + page - 1) / page * page;
   // The last page of the mapping is whole in memory though the file ends within it.
-  const std::uint64_t last = inside && end != total ? end / page * page : end;
+  const std::uint64_t last = end != total ? end / page * page : end;
   if (first >= last) return {};
   // madvise takes a writable pointer but changes no data.
   return {const_cast<std::byte*>(bytes.data()) + first, static_cast<std::size_t>(last - first)};
@@ -131,15 +128,17 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
 
 // Advice only: when the system refuses it, nothing is lost but speed.
 void MappedFile::release(std::uint64_t offset, std::uint64_t size) const {
-  const auto range = page_range(bytes_, offset, size, Pages::inside);
+  const auto range = whole_pages(bytes_, offset, size);
   if (!range.empty()) ::madvise(range.data(), range.size(), MADV_DONTNEED);
 }
 
-void MappedFile::will_read(std::uint64_t offset, std::uint64_t size) const {
-  const auto range = page_range(bytes_, offset, size, Pages::touched);
-  if (range.empty()) return;
-  ::madvise(range.data(), range.size(), MADV_SEQUENTIAL);
-  ::madvise(range.data(), range.size(), MADV_WILLNEED);
+void MappedFile::will_read(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = address_of(bytes.data()) % page;
+  // madvise takes a writable pointer but changes no data.
+  auto* first = const_cast<std::byte*>(bytes.data()) - before;
+  ::madvise(first, bytes.size() + before, MADV_WILLNEED);
 }
 
 }  // namespace fewbit

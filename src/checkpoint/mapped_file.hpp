@@ -36,8 +36,9 @@ class MappedFile {
   // Drops the whole pages inside [offset, offset + size) from this process's memory; they are read
   // again when touched. Ranges past the end are cut.
   void release(std::uint64_t offset, std::uint64_t size) const;
-  // The range will soon be read from front to back: read ahead.
-  void will_read(std::uint64_t offset, std::uint64_t size) const;
+  // Mapped bytes that are read soon: fetches the pages that they touch, and none around them,
+  // without waiting. Without it the first touch waits, and fetches what stands around too.
+  static void will_read(std::span<const std::byte> bytes);
 
  private:
   MappedFile(std::filesystem::path path, std::span<const std::byte> bytes);

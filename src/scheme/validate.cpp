@@ -5,6 +5,7 @@
 #include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/part_of_model.hpp"
+#include "scheme/read_ahead.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/validation.hpp"
 
@@ -60,8 +61,10 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   }
   ExpertScales experts;
   LargestWeights largest;
+  ReadAhead ahead(checkpoint, identified.modules, depth);
   std::uint64_t done = 0;
   for (const Module& module : identified.modules) {
+    ahead.before(done);
     if (!progress(done++, identified.modules.size())) break;
     validate_module(validation, module);
     if (depth != Depth::headers) {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/mapped_file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <string>
 
+#include "checkpoint/file_descriptor.hpp"
 #include "checkpoint/scratch_folder.hpp"
 
 namespace fewbit {
@@ -118,7 +122,9 @@ TEST(MappedFile, ReleasedAndPrefetchedRangesKeepTheirContent) {
   };
   for (const Range r : {Range{0, content.size()}, Range{1, 4096}, Range{4096, 4096}, Range{100, 10},
                         Range{20000, 1000}, Range{0, most}, Range{most, most}, Range{5000, 0}}) {
-    (*file)->will_read(r.offset, r.size);
+    const std::size_t begin = std::min<std::uint64_t>(r.offset, content.size());
+    MappedFile::will_read(
+        (*file)->bytes().subspan(begin, std::min<std::uint64_t>(r.size, content.size() - begin)));
     (*file)->release(r.offset, r.size);
     EXPECT_EQ(content_of(**file), content) << r.offset << " " << r.size;
   }
@@ -131,6 +137,30 @@ long resident_file_kilobytes() {
   const std::size_t shared = status.find("RssShmem:");
   if (files == std::string::npos || shared == std::string::npos) return -1;
   return std::stol(status.substr(files + 8)) + std::stol(status.substr(shared + 9));
+}
+
+bool is_cached(const std::byte* page) {
+  unsigned char there = 0;
+  return ::mincore(const_cast<std::byte*>(page), 1, &there) == 0 && (there & 1U) != 0;
+}
+
+TEST(MappedFile, WhatWillBeReadIsFetchedWithoutWhatStandsAround) {
+  constexpr std::size_t size = std::size_t{64} << 20;
+  ScratchFolder folder;
+  const auto path = folder.write("f", std::string(size, 'x'));
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::fsync(descriptor.get()), 0);
+  ::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file);
+  const std::byte* middle = (*file)->bytes().data() + size / 2;
+  if (is_cached(middle) || is_cached(middle + size / 4)) {
+    GTEST_SKIP() << "this file system keeps its files in memory";
+  }
+  MappedFile::will_read((*file)->bytes().subspan(size / 2 + 100, 8192));
+  for (int i = 0; i < 2000 && !is_cached(middle + 8192); ++i) ::usleep(5000);
+  EXPECT_TRUE(is_cached(middle) && is_cached(middle + 4096) && is_cached(middle + 8192));
+  EXPECT_FALSE(is_cached(middle + 4 * 8192) || is_cached(middle - 4 * 8192));
 }
 
 TEST(MappedFile, ReleaseTakesPagesOutOfMemory) {
