@@ -75,6 +75,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
          "packing_format " + quote(config.format) + " is not known; the tensors decide",
          config.where});
   }
+  config.rules.share(declaration.budget);
   read_rules(section, config);
   config.blocks = names_in(
       section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"}).value);

@@ -66,9 +66,10 @@ std::optional<CtConfig> CtConfig::read(const Declared& declared) {
     if (declaration.producer != Producer::compressed_tensors) continue;
     CtConfig config;
     config.where_ = declaration.where;
+    config.budget_ = declaration.budget;
     config.read_block(*declaration.block);
-    config.ignored_ = std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors),
-                                                    ignore_entries(declaration));
+    config.ignored_ = std::make_shared<ModuleRules>(
+        dialect_of(Producer::compressed_tensors), ignore_entries(declaration), declaration.budget);
     return config;
   }
   return std::nullopt;
@@ -86,8 +87,8 @@ void CtConfig::read_block(const Json& block) {
   for (const auto& [target, group] : target_groups_) {
     if (!is_class(target)) entries.push_back({target, where_ + ".config_groups", true});
   }
-  targets_ =
-      std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors), std::move(entries));
+  targets_ = std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors),
+                                           std::move(entries), budget_);
 }
 
 void CtConfig::read_groups(const Json& groups) {

@@ -66,6 +66,7 @@ class CtConfig {
   // Shared, for they are not to be copied.
   std::shared_ptr<const ModuleRules> targets_;
   std::shared_ptr<const ModuleRules> ignored_;
+  std::shared_ptr<MatchBudget> budget_;
 };
 
 }  // namespace fewbit

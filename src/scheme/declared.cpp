@@ -246,6 +246,8 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
   FEWBIT_TRY(auto own, checkpoint.json_file("quantization_config.json"));
   if (own != nullptr) declare_block(declared, own, own.get(), "quantization_config.json");
   declare_metadata(declared, checkpoint.metadata());
+  const auto budget = std::make_shared<MatchBudget>();
+  for (Declaration& declaration : declared.all) declaration.budget = budget;
   return declared;
 }
 

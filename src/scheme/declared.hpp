@@ -8,6 +8,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/scheme.hpp"
+#include "scheme/module_match.hpp"
 
 namespace fewbit {
 
@@ -17,6 +18,8 @@ struct Declaration {
   std::string where;   // "config.json quantization_config"
   std::shared_ptr<const Json> file;
   const Json* block = nullptr;  // inside *file
+  // Of the patterns in all declarations of a checkpoint.
+  std::shared_ptr<MatchBudget> budget = nullptr;
 };
 
 struct Declared {

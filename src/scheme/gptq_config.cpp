@@ -85,6 +85,7 @@ IntegerConfig read_gptq_config(const Declaration& declaration) {
   config.lm_head = value_or_problem(section.boolean({"lm_head"}), config.problems);
   read_format(section, declaration, config);
   read_container(section, config);
+  config.rules.share(declaration.budget);
   read_rules(section, config);
   config.modules_in_block = names_in(section.find({"modules_in_block_to_quantize"}).value);
   return config;

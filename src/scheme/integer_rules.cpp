@@ -63,7 +63,7 @@ std::optional<std::size_t> IntegerRules::find_pattern(std::string_view module) c
     const Pattern& each = patterns_[number];
     if (!each.usable) continue;
     ++tries_;
-    const Result<bool> hit = each.pattern.matches(module);
+    const Result<bool> hit = each.pattern.matches(module, *budget_);
     if (hit && *hit) return each.rule;
     if (hit || hit.error().code != ErrorCode::limit) continue;
     each.usable = false;

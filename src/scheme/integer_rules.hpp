@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/json.hpp"
@@ -45,6 +46,10 @@ class IntegerRules {
   static constexpr std::size_t most_patterns = 4096;  // each is tried on every module
   Result<void> add_pattern(IntegerRule rule, std::string_view regex, Anchor anchor,
                            const std::string& where);
+  // With other lists (Declaration::budget); nullptr: it has its own.
+  void share(std::shared_ptr<MatchBudget> budget) {
+    if (budget != nullptr) budget_ = std::move(budget);
+  }
   // nullptr: no rule for this module.
   const IntegerRule* find(std::string_view module) const;
   // Matches of patterns that were really tried.
@@ -63,6 +68,7 @@ class IntegerRules {
   std::vector<IntegerRule> rules_;
   std::unordered_map<std::string, std::size_t> names_;
   std::vector<Pattern> patterns_;
+  std::shared_ptr<MatchBudget> budget_ = std::make_shared<MatchBudget>();
   mutable std::vector<Error> limits_;                     // found while matching
   mutable std::shared_ptr<const LiteralIndex> literals_;  // of the patterns, made when first needed
   mutable std::unordered_map<std::string, std::optional<std::size_t>> found_;

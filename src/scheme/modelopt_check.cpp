@@ -37,7 +37,9 @@ std::vector<PatternEntry> entries_of(const ModeloptConfig& config) {
 class Expectation {
  public:
   Expectation(const ModeloptConfig& config, const Inventory& inventory)
-      : config_(config), excluded_(dialect_of(Producer::modelopt), entries_of(config)) {
+      : config_(config),
+        excluded_(dialect_of(Producer::modelopt), entries_of(config),
+                  inventory.declared.all.front().budget) {
     codes_ = std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
       return draft.claimed && draft.module.scheme.quantized();
     });

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/module_match.hpp"
 
+#include <fmt/format.h>
+
 #include <optional>
 
+#include "core/quote.hpp"
 #include "scheme/module_match_regex.hpp"
 
 namespace fewbit {
@@ -73,11 +76,17 @@ bool component_match(std::string_view module, std::string_view entry) {
 }
 
 bool glob_match(std::string_view text, std::string_view pattern) {
+  std::uint64_t compared = 0;
+  return glob_match(text, pattern, compared);
+}
+
+bool glob_match(std::string_view text, std::string_view pattern, std::uint64_t& compared) {
   std::size_t t = 0;
   std::size_t p = 0;
   std::size_t star = std::string_view::npos;  // pattern position after the last *
   std::size_t retry = 0;                      // text position that * gives up next
   while (t < text.size()) {
+    ++compared;
     if (p < pattern.size() && pattern[p] == '*') {
       star = ++p;
       retry = t;
@@ -119,6 +128,7 @@ Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view 
   ModulePattern pattern;
   pattern.kind_ = kind;
   pattern.text_ = std::string(text);
+  pattern.where_ = where;
   if (kind == PatternKind::regex) {
     FEWBIT_TRY(PythonRegex regex, PythonRegex::compile(text, where));
     pattern.regex_ = std::make_shared<const PythonRegex>(std::move(regex));
@@ -126,18 +136,39 @@ Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view 
   return pattern;
 }
 
-Result<bool> ModulePattern::matches(std::string_view module) const {
+Result<bool> ModulePattern::matches(std::string_view module, MatchBudget& budget) const {
+  if (budget.spent()) {
+    return Error{ErrorCode::limit,
+                 fmt::format("pattern {} took {} of the {} match steps that all patterns of a "
+                             "config have together, and these are spent before {}",
+                             quote(text_), steps_, budget.most(), quote(module)),
+                 where_};
+  }
+  constexpr std::uint64_t steps_a_try = 4;
+  std::uint64_t steps = steps_a_try;
+  Result<bool> found = match(module, steps);
+  steps_ += steps;
+  budget.spend(steps);
+  return found;
+}
+
+Result<bool> ModulePattern::match(std::string_view module, std::uint64_t& steps) const {
   switch (kind_) {
     case PatternKind::exact:
       return module == text_;
     case PatternKind::components:
       return component_match(module, text_);
     case PatternKind::substring:
+      steps += module.size() / 16;
       return module.find(text_) != std::string_view::npos;
-    case PatternKind::glob:
-      return glob_match(module, text_);
+    case PatternKind::glob: {
+      std::uint64_t compared = 0;
+      const bool found = glob_match(module, text_, compared);
+      steps += compared / 2;
+      return found;
+    }
     case PatternKind::regex:
-      return regex_->match(module);
+      return regex_->match(module, steps);
   }
   return false;
 }

@@ -2,6 +2,7 @@
 // How the patterns of quantization configs are matched against module names.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,8 @@ namespace fewbit {
 class PythonRegex;
 
 // Shell wildcards as Python's fnmatch.fnmatchcase: * also matches dots, ? is one character, [ab],
-// [a-c] and [!a] are sets; an unclosed [ is itself.
+// [a-c] and [!a] are sets; an unclosed [ is itself. Adds the characters compared to `compared`.
+bool glob_match(std::string_view text, std::string_view pattern, std::uint64_t& compared);
 bool glob_match(std::string_view text, std::string_view pattern);
 
 // Whether `entry` is a run of whole dotted components of `module`: "mlp.gate" is one of
@@ -32,21 +34,41 @@ enum class PatternKind {
 };
 const char* pattern_kind_name(PatternKind kind);
 
+// Steps that all patterns of a checkpoint's configs may take together on all its names: each
+// pattern alone is bounded on each name, which many patterns and names make too much.
+class MatchBudget {
+ public:
+  static constexpr std::uint64_t most_steps = std::uint64_t{1} << 27;  // a second or two
+
+  explicit MatchBudget(std::uint64_t most = most_steps) : most_(most) {}
+  void spend(std::uint64_t steps) { spent_ += steps; }
+  bool spent() const { return spent_ >= most_; }
+  std::uint64_t most() const { return most_; }
+
+ private:
+  std::uint64_t most_;
+  std::uint64_t spent_ = 0;
+};
+
 class ModulePattern {
  public:
   // Errors of a regex: unsupported (a construct, by name), corrupt, limit (length).
   static Result<ModulePattern> compile(PatternKind kind, std::string_view text,
                                        const std::string& where);
-  // Error limit when a regex backtracks without bound on this name.
-  Result<bool> matches(std::string_view module) const;
+  // Error limit when a regex backtracks without bound on this name, or the budget is spent.
+  Result<bool> matches(std::string_view module, MatchBudget& budget) const;
 
   PatternKind kind() const { return kind_; }
   const std::string& text() const { return text_; }
 
  private:
+  Result<bool> match(std::string_view module, std::uint64_t& steps) const;
+
   PatternKind kind_ = PatternKind::exact;
   std::string text_;
+  std::string where_;
   std::shared_ptr<const PythonRegex> regex_;
+  mutable std::uint64_t steps_ = 0;
 };
 
 }  // namespace fewbit

@@ -14,6 +14,13 @@ namespace {
 constexpr std::size_t max_pattern_bytes = std::size_t{16} << 10;
 // A pattern is tried on every name of a checkpoint; sensible ones need some hundred steps.
 constexpr std::uint32_t match_limit = 50'000;
+// PCRE2 does not tell how many steps a match took, only whether a limit was enough: it is tried
+// with these before, so that what a match is said to take is within a factor of 8.
+constexpr std::uint32_t smaller_limits[] = {16, 128, 1024, 8192};
+// A step of compiled code takes some 8 ns, one of the interpreter some 40 ns.
+constexpr std::uint64_t interpreter_cost = 5;
+// Bytes of a name that are read for the price of a step.
+constexpr std::uint64_t bytes_a_step = 8;
 constexpr std::uint32_t depth_limit = 5'000;
 constexpr std::uint32_t heap_limit_kib = 8U << 10;
 
@@ -61,22 +68,32 @@ Result<PythonRegex> PythonRegex::compile(std::string_view pattern, const std::st
   pcre2_jit_compile(state->code.get(), PCRE2_JIT_COMPLETE);
   state->data.reset(pcre2_match_data_create_from_pattern(state->code.get(), nullptr));
   state->context.reset(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(state->context.get(), match_limit);
   pcre2_set_depth_limit(state->context.get(), depth_limit);
   pcre2_set_heap_limit(state->context.get(), heap_limit_kib);
   return PythonRegex(std::move(state));
 }
 
 Result<bool> PythonRegex::match(std::string_view text) const {
+  std::uint64_t steps = 0;
+  return match(text, steps);
+}
+
+Result<bool> PythonRegex::match(std::string_view text, std::uint64_t& steps) const {
   const State& s = *state_;
-  const auto run = [&](std::uint32_t options) {
+  const auto run = [&](std::uint32_t options, std::uint32_t limit) {
+    steps += limit * (options == 0 ? 1 : interpreter_cost) + text.size() / bytes_a_step;
+    pcre2_set_match_limit(s.context.get(), limit);
     return pcre2_match(s.code.get(), pcre2_units(text), text.size(), 0, options, s.data.get(),
                        s.context.get());
   };
-  int found = run(0);
+  int found = PCRE2_ERROR_MATCHLIMIT;
+  for (const std::uint32_t limit : smaller_limits) {
+    if (found == PCRE2_ERROR_MATCHLIMIT) found = run(0, limit);
+  }
+  if (found == PCRE2_ERROR_MATCHLIMIT) found = run(0, match_limit);
   // Compiled code counts its steps in another way: the interpreter's count decides everywhere.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT) {
-    found = run(PCRE2_NO_JIT);
+    found = run(PCRE2_NO_JIT, match_limit);
   }
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;

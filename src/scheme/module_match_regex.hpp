@@ -2,6 +2,7 @@
 // Regular expressions of quantization configs: Python's re.match on module names.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ class PythonRegex {
   // re.match: anchored at the start, not at the end. Error limit when the pattern backtracks
   // without bound on this text; corrupt when the text is not UTF-8.
   Result<bool> match(std::string_view text) const;
+  // The same, and adds an upper bound of the steps that it took to `steps`.
+  Result<bool> match(std::string_view text, std::uint64_t& steps) const;
 
  private:
   struct State;

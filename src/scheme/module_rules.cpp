@@ -134,8 +134,10 @@ Dialect rule_dialect(Producer producer) {
   return dialect;
 }
 
-ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries)
-    : dialect_(dialect), entries_(std::move(entries)) {
+ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries,
+                         std::shared_ptr<MatchBudget> budget)
+    : dialect_(dialect), entries_(std::move(entries)), budget_(std::move(budget)) {
+  if (budget_ == nullptr) budget_ = std::make_shared<MatchBudget>();
   for (std::size_t i = 0; i < entries_.size(); ++i) add_entry(i);
   if (!patterns_.empty()) index_literals();
 }
@@ -240,7 +242,7 @@ std::span<const std::string> ModuleRules::Spellings::others() {
 bool ModuleRules::hits(std::size_t entry, std::string_view name) const {
   if (limits_.contains(entry)) return false;
   ++tries_;
-  const Result<bool> result = patterns_.at(entry).matches(name);
+  const Result<bool> result = patterns_.at(entry).matches(name, *budget_);
   if (!result) limits_.emplace(entry, result.error());
   return result && *result;
 }

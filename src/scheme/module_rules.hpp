@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,7 +58,9 @@ bool says_contradicted(std::span<const Finding> findings);
 
 class ModuleRules {
  public:
-  ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries);
+  // Without a budget that other lists share (Declaration::budget) it has its own.
+  ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entries,
+              std::shared_ptr<MatchBudget> budget = nullptr);
 
   struct Verdict {
     // partly: a fused module of whose parts only some are listed.
@@ -124,6 +127,7 @@ class ModuleRules {
 
   Dialect dialect_;
   std::vector<PatternEntry> entries_;
+  std::shared_ptr<MatchBudget> budget_;
   using Entries = Lookup<std::vector<std::size_t>>;
   Entries exact_;                                  // whole names without a wrapper's prefix
   Entries components_;                             // runs of components

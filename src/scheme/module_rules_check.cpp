@@ -113,10 +113,15 @@ void check_rules(Inventory& inventory, std::span<const std::string_view> names) 
       return !known.emplace(declaration.producer, entry.text).second;
     });
     if (entries.empty()) continue;
-    const ModuleRules rules(rule_dialect(declaration.producer), std::move(entries));
+    const ModuleRules rules(rule_dialect(declaration.producer), std::move(entries),
+                            declaration.budget);
     const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
+    const bool limits_said =
+        std::any_of(inventory.findings.begin(), inventory.findings.end(),
+                    [](const Finding& finding) { return finding.rule == "pattern-limit"; });
     for (Finding& finding : rules.report(names, context)) {
-      const bool said = finding.rule == "pattern-invalid" || finding.rule == "pattern-limit";
+      const bool said =
+          finding.rule == "pattern-invalid" || (finding.rule == "pattern-limit" && limits_said);
       if (!said) inventory.findings.push_back(std::move(finding));
     }
   }
@@ -139,7 +144,8 @@ void check_module_rules(Inventory& inventory) {
   check_rules(inventory, names);
   for (auto& [producer, entries] : by_producer) {
     if (entries.empty() || producer == Producer::unknown) continue;
-    const ModuleRules rules(dialect_of(producer), std::move(entries));
+    const ModuleRules rules(dialect_of(producer), std::move(entries),
+                            inventory.declared.all.front().budget);
     check_contradictions(inventory, producer, rules);
     const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
     for (Finding& finding : rules.report(names, context)) {

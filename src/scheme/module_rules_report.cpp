@@ -179,7 +179,7 @@ bool says_contradicted(std::span<const Finding> findings) {
 std::string ModuleRules::meant_entry(std::size_t entry, const NearNames& near,
                                      std::span<const std::string_view> modules) const {
   const auto names_one = [&](const Dialect& dialect, const std::string& text) {
-    const ModuleRules one(dialect, {{text, entries_[entry].source}});
+    const ModuleRules one(dialect, {{text, entries_[entry].source}}, budget_);
     return one.failures_.empty() && one.unmatched(modules).empty();
   };
   const std::string& text = entries_[entry].text;
@@ -259,14 +259,25 @@ std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modul
     if (!names) names.emplace(modules);
     if (auto wide = too_wide(entry, *names)) findings.push_back(*std::move(wide));
   }
+  constexpr std::size_t most_said = 16;
+  std::size_t said = 0;
   for (const std::map<std::size_t, Error>* errors : {&failures_, &std::as_const(limits_)}) {
     for (const auto& [entry, error] : *errors) {
+      if (said == most_said) break;
       const bool limit = error.code == ErrorCode::limit;
       findings.push_back({Level::warning, limit ? "pattern-limit" : "pattern-invalid",
                           entries_[entry].source, error.what,
                           "a pattern of Python's re module that needs few steps"});
-      if (findings.size() > 2 * most_wide) return findings;
+      ++said;
     }
+  }
+  if (failures_.size() + limits_.size() > said) {
+    const bool limit = said >= failures_.size();
+    findings.push_back({Level::warning, limit ? "pattern-limit" : "pattern-invalid",
+                        entries_.front().source,
+                        fmt::format("{} more patterns that are not used",
+                                    failures_.size() + limits_.size() - said),
+                        fmt::format("the {} above are as these", said)});
   }
   return findings;
 }

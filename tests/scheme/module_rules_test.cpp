@@ -311,6 +311,33 @@ TEST(ModuleRulesReport, RefusedAndEndlessPatternsAreNamed) {
   EXPECT_EQ(endless.rule, "pattern-limit");
 }
 
+// Ten patterns that each stay below their own limit on every name.
+TEST(ModuleRulesReport, StepsOfAllPatternsTogetherAreBounded) {
+  std::vector<PatternEntry> entries;
+  std::vector<std::string> names;
+  for (int i = 0; i < 10; ++i) {
+    entries.push_back({fmt::format("re:(?=(?:.*.*.*)(?:!|{}#))", i), "the list"});
+  }
+  for (int i = 0; i < 23040; ++i) names.push_back(fmt::format("layers.{}.experts.{}", i / 256, i));
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto budget = std::make_shared<MatchBudget>(1'000'000);
+  const Dialect dialect = dialect_of(Producer::compressed_tensors);
+  const std::vector<Finding> found = ModuleRules(dialect, entries, budget).report(views);
+  EXPECT_TRUE(budget->spent());
+  std::size_t named = 0;
+  for (const Finding& finding : found) {
+    if (finding.rule != "pattern-limit") continue;
+    ++named;
+    EXPECT_NE(finding.found.find("of the 1000000 match steps"), std::string::npos) << finding.found;
+    EXPECT_NE(finding.found.find("(?=(?:.*.*.*)(?:!|"), std::string::npos) << finding.found;
+  }
+  EXPECT_EQ(named, 10U);
+  // A list that shares a spent budget says so and does not pass for one that matches nothing.
+  const ModuleRules after(dialect, {{"re:.*experts", "another list"}}, budget);
+  EXPECT_EQ(only_finding(after, {"layers.0.experts.0"}).rule, "pattern-limit");
+}
+
 TEST(ModuleRulesReport, LongListsStayFast) {
   std::vector<std::string> texts;
   std::vector<std::string> names;

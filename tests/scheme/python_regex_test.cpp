@@ -77,5 +77,19 @@ TEST(PythonRegex, EndlessBacktrackingIsAnError) {
   EXPECT_NE(result.error().what.find("(a+)+b"), std::string::npos);
 }
 
+TEST(PythonRegex, TellsHowManyStepsAMatchTakesAtMost) {
+  const auto cheap = PythonRegex::compile(".*gate", "the list");
+  const auto costly = PythonRegex::compile("(?=(?:.*.*)!)", "the list");
+  ASSERT_TRUE(cheap && costly);
+  std::uint64_t few = 0;
+  std::uint64_t many = 0;
+  const std::string name = "model.layers.30.mlp.experts.126.gate_proj";
+  EXPECT_TRUE(*cheap->match(name, few));
+  EXPECT_FALSE(*costly->match(name, many));
+  EXPECT_GT(few, 0U);
+  EXPECT_LT(few, 200U);
+  EXPECT_GT(many, 800U);  // 41 * 42 / 2 ways to divide the name
+}
+
 }  // namespace
 }  // namespace fewbit
