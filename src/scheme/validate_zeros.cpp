@@ -25,6 +25,16 @@ bool is_all(std::span<const std::byte> bytes, Pattern pattern) {
                      [&](std::byte byte) { return (byte & pattern.mask) == pattern.value; });
 }
 
+// Values of nothing but +0 and -0, `width` bytes each, the sign in the last.
+bool is_all_float_zero(std::span<const std::byte> bytes, std::size_t width) {
+  constexpr std::byte sign{0x80};
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    const bool minus = bytes[at] == sign && at % width == width - 1;
+    if (bytes[at] != std::byte{0} && !minus) return false;
+  }
+  return true;
+}
+
 std::uint64_t zeros_at_end(std::span<const std::byte> bytes) {
   const auto last = std::find_if(bytes.rbegin(), bytes.rend(),
                                  [](std::byte byte) { return byte != std::byte{0}; });
@@ -33,6 +43,11 @@ std::uint64_t zeros_at_end(std::span<const std::byte> bytes) {
 
 // Bytes of a matrix that is large enough to be cut in half.
 constexpr std::uint64_t least_half = 4096;
+
+bool is_plain_zero(std::span<const std::byte> bytes, DType dtype) {
+  if (!is_16_or_32_bit_float(dtype)) return is_all(bytes, {});
+  return is_all_float_zero(bytes, static_cast<std::size_t>(dtype_bits(dtype)) / 8);
+}
 
 // Codes that stand for 0; 4-bit codes two a byte.
 Pattern zero_of(const Scheme& scheme) {
@@ -113,8 +128,10 @@ class Zeros {
     std::size_t first = 0;
     for (std::size_t e = 0; e < experts && each > 0; ++e) {
       const auto bytes = tensor.view.bytes.subspan(e * each, each);
-      const bool plain = !module.scheme.quantized();
-      if (!is_all(bytes, {}) && (plain || !is_all(bytes, zero_of(module.scheme)))) continue;
+      const bool none = module.scheme.quantized()
+                            ? is_all(bytes, {}) || is_all(bytes, zero_of(module.scheme))
+                            : is_plain_zero(bytes, info.dtype);
+      if (!none) continue;
       if (zero++ == 0) first = e;
     }
     validation_.checkpoint.release(info);
