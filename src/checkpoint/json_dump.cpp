@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/json_text.hpp"
 #include "core/utf8.hpp"
 
 namespace fewbit {
@@ -70,7 +71,9 @@ std::string strict_number(const Json& value) {
 
 class Dumper {
  public:
-  Dumper(std::string& out, int indent) : out_(out), indent_(indent) {}
+  enum class Numbers { strict, as_read };
+  Dumper(std::string& out, int indent, Numbers numbers = Numbers::strict)
+      : out_(out), indent_(indent), numbers_(numbers) {}
 
   void append(const Json& value) {
     if (const auto* object = value.as_object()) {
@@ -86,11 +89,15 @@ class Dumper {
     } else if (const auto flag = value.as_bool()) {
       out_ += *flag ? "true" : "false";
     } else {
-      out_ += value.is_number() ? strict_number(value) : "null";
+      out_ += value.is_number() ? number(value) : "null";
     }
   }
 
  private:
+  std::string number(const Json& value) const {
+    return numbers_ == Numbers::strict ? strict_number(value) : value.number_text();
+  }
+
   template <class List, class Append>
   void append_list(char open, char close, const List& list, Append append_item) {
     out_ += open;
@@ -115,6 +122,7 @@ class Dumper {
 
   std::string& out_;
   int indent_;
+  Numbers numbers_;
   std::size_t depth_ = 0;
 };
 
@@ -124,6 +132,18 @@ std::string Json::dump(int indent) const {
   std::string out;
   Dumper(out, indent).append(*this);
   return out;
+}
+
+std::string json_text(const Json& value) {
+  std::string out;
+  Dumper(out, -1, Dumper::Numbers::as_read).append(value);
+  return out;
+}
+
+std::string value_text(const Json& value) {
+  constexpr std::size_t longest = 80;
+  const std::string text = json_text(value);
+  return text.size() > longest ? text.substr(0, longest) + "…" : text;
 }
 
 }  // namespace fewbit

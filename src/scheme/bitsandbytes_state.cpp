@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/json_text.hpp"
 #include "core/checked.hpp"
 #include "core/convert.hpp"
 
@@ -15,10 +16,11 @@ namespace {
 
 Error bad_key(std::string_view key, const Json* value, std::string_view expected,
               std::string_view where) {
-  return Error{ErrorCode::corrupt,
-               fmt::format("{} is {}, expected {}", key,
-                           value != nullptr ? value->dump() : std::string("missing"), expected),
-               std::string(where)};
+  return Error{
+      ErrorCode::corrupt,
+      fmt::format("{} is {}, expected {}", key,
+                  value != nullptr ? value_text(*value) : std::string("missing"), expected),
+      std::string(where)};
 }
 
 Result<std::int64_t> size_of(const Json& state, std::string_view key, std::string_view where) {

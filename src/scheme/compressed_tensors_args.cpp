@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
 
 namespace fewbit {
@@ -21,8 +22,8 @@ constexpr std::string_view strategies[] = {"tensor", "channel",      "group",   
 
 void note(std::vector<Finding>& odd, const std::string& where, std::string_view key,
           const Json& value, std::string_view expected) {
-  odd.push_back({Level::warning, "config-value", where, fmt::format("{} {}", key, value.dump()),
-                 std::string(expected)});
+  odd.push_back({Level::warning, "config-value", where,
+                 fmt::format("{} {}", key, value_text(value)), std::string(expected)});
 }
 
 // nullptr when absent or null.

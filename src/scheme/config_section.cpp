@@ -3,16 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
-namespace fewbit {
+#include "scheme/model_json.hpp"
 
-std::string value_text(const Json& value) {
-  constexpr std::size_t longest = 80;
-  std::string text = value.is_number() ? value.number_text() : value.dump();
-  if (text.size() > longest) text = text.substr(0, longest) + "…";
-  return text;
-}
+namespace fewbit {
 
 ConfigSection::ConfigSection(const Json& root, std::string where) : where_(std::move(where)) {
   sections_.push_back(&root);
@@ -34,8 +30,8 @@ Result<void> ConfigSection::agree(Keys keys) const {
     const auto b = other.value->as_double();
     if (a && b ? *a == *b : first.value->dump() == other.value->dump()) continue;
     return Error{ErrorCode::inconsistent,
-                 fmt::format("{} is {}, but {} is {}: one thing under two names", first.key,
-                             value_text(*first.value), other.key, value_text(*other.value)),
+                 fmt::format("{} is {}, but {} is {}: one thing under two names", shown(first.key),
+                             value_text(*first.value), shown(other.key), value_text(*other.value)),
                  where_};
   }
   return {};
@@ -53,8 +49,14 @@ ConfigSection::Entry ConfigSection::find(Keys keys) const {
 
 Error ConfigSection::refuse(ErrorCode code, std::string_view key, const Json& value,
                             std::string_view expected) const {
-  return Error{code, fmt::format("{} is {}, expected {}", key, value_text(value), expected),
+  return Error{code, fmt::format("{} is {}, expected {}", shown(key), value_text(value), expected),
                where_};
+}
+
+std::string ConfigSection::shown(std::string_view key) const {
+  const std::string native =
+      where_.ends_with(params_file) ? native_key(*sections_.front(), key) : "";
+  return native.empty() ? std::string(key) : native;
 }
 
 Result<std::optional<std::int64_t>> ConfigSection::integer(Keys keys, std::int64_t least,
@@ -74,10 +76,13 @@ Result<std::int64_t> ConfigSection::required_integer(Keys keys, std::int64_t lea
                                                      std::int64_t most) const {
   FEWBIT_TRY(const std::optional<std::int64_t> value, integer(keys, least, most));
   if (value) return *value;
-  return Error{
-      ErrorCode::corrupt,
-      fmt::format("{} is missing, expected an integer from {} to {}", *keys.begin(), least, most),
-      where_};
+  // Of keys for one thing, one that this kind of file has.
+  const auto* const own = std::find_if(keys.begin(), keys.end(),
+                                       [&](std::string_view key) { return shown(key) != key; });
+  return Error{ErrorCode::corrupt,
+               fmt::format("{} is missing, expected an integer from {} to {}",
+                           shown(own != keys.end() ? *own : *keys.begin()), least, most),
+               where_};
 }
 
 Result<std::optional<double>> ConfigSection::number(Keys keys) const {

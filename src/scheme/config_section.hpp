@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/json_text.hpp"
 #include "fewbit/result.hpp"
 
 namespace fewbit {
@@ -48,6 +49,8 @@ class ConfigSection {
   Result<void> agree(Keys keys) const;
 
   const std::string& where() const { return where_; }
+  // The key as the file has it: read_model_json() gives those of params.json other names.
+  std::string shown(std::string_view key) const;
   // "key = value": `what` of an error.
   Error refuse(ErrorCode code, std::string_view key, const Json& value,
                std::string_view expected) const;
@@ -56,9 +59,6 @@ class ConfigSection {
   std::vector<const Json*> sections_;
   std::string where_;
 };
-
-// A value in a message: shortened, so that a long list does not fill the screen.
-std::string value_text(const Json& value);
 
 // What models call one thing, in the order to try.
 inline const ConfigSection::Keys num_experts_keys = {"num_local_experts", "num_experts",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/fp8_config.hpp"
 
+#include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
 
 namespace fewbit {
@@ -33,7 +34,7 @@ void read_block_size(const Json& block, Fp8Config& config) {
     const auto cols = (*sizes)[1].as_int64();
     if (rows && cols && *rows > 0 && *cols > 0) config.block = Granularity{*rows, *cols};
   }
-  if (!config.block) config.bad_block = value->dump();
+  if (!config.block) config.bad_block = value_text(*value);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/json_text.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -67,6 +69,25 @@ Json with_usual_names(const Json& params) {
 
 }  // namespace
 
+std::string native_key(const Json& params, std::string_view usual) {
+  const Json* value = params.find(usual);
+  const auto is_it = [&](const Json* native) {
+    return native != nullptr && value != nullptr && json_text(*native) == json_text(*value);
+  };
+  for (const auto& [native, name] : model_keys) {
+    if (name == usual && (value == nullptr || is_it(params.find(native))))
+      return std::string(native);
+  }
+  const Json* moe = params.find("moe");
+  for (const auto& [native, name] : moe_keys) {
+    if (name != usual) continue;
+    if (value == nullptr || (moe != nullptr && is_it(moe->find(native)))) {
+      return "moe." + std::string(native);
+    }
+  }
+  return "";
+}
+
 bool is_original_gpt_oss(const Json& config) {
   return config.find("model_type") == nullptr && config.find("initial_context_length") != nullptr &&
          config.find("swiglu_limit") != nullptr;
@@ -76,9 +97,9 @@ Result<ModelJson> read_model_json(const Checkpoint& checkpoint) {
   ModelJson out;
   FEWBIT_TRY(out.root, checkpoint.json_file(out.name));
   if (out.root != nullptr) return out;
-  FEWBIT_TRY(const auto params, checkpoint.json_file("params.json"));
+  FEWBIT_TRY(const auto params, checkpoint.json_file(params_file));
   if (params == nullptr || !params->is_object()) return out;
-  out.name = "params.json";
+  out.name = params_file;
   out.root = std::make_shared<const Json>(with_usual_names(*params));
   return out;
 }

@@ -3,11 +3,18 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/json.hpp"
 #include "fewbit/checkpoint.hpp"
 
 namespace fewbit {
+
+inline constexpr std::string_view params_file = "params.json";
+
+// What the file that params.json was read from calls this key of config.json: "n_layers",
+// "moe.num_experts". Empty when it has no other name, or `params` has the usual one too.
+std::string native_key(const Json& params, std::string_view usual);
 
 // The file that describes the model: config.json, or, where there is none, params.json of Mistral's
 // own releases with its keys under the names of config.json beside them.

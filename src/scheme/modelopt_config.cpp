@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "checkpoint/json_text.hpp"
 #include "scheme/fused_names.hpp"
 
 namespace fewbit {
@@ -46,7 +47,7 @@ std::vector<std::string> group_sizes_of(const Json& block) {
       // Others mean nothing, and are findings of their own.
       const auto number = size->as_int64();
       const bool usable = number && (*number >= 1 || *number == -1);
-      if (usable || size->is_null()) sizes.push_back(size->dump());
+      if (usable || size->is_null()) sizes.push_back(json_text(*size));
     }
   }
   return sizes;

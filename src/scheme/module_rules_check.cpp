@@ -104,7 +104,17 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
   }
 }
 
-// Rules that give modules a scheme of their own. Which of them are no patterns, their readers say.
+// Whether a reader of the rules has said of a pattern what is wrong with it.
+bool is_said(const Inventory& inventory, const Finding& finding) {
+  if (finding.rule != "pattern-invalid" && finding.rule != "pattern-limit") return false;
+  return std::any_of(inventory.findings.begin(), inventory.findings.end(),
+                     [&](const Finding& other) {
+                       return other.found == finding.found ||
+                              (other.rule == "pattern-limit" && other.rule == finding.rule);
+                     });
+}
+
+// Rules that give modules a scheme of their own.
 void check_rules(Inventory& inventory, std::span<const std::string_view> names) {
   std::set<std::pair<Producer, std::string>> known;
   for (const Declaration& declaration : inventory.declared.all) {
@@ -116,13 +126,8 @@ void check_rules(Inventory& inventory, std::span<const std::string_view> names) 
     const ModuleRules rules(rule_dialect(declaration.producer), std::move(entries),
                             declaration.budget);
     const ListContext context{says_contradicted(inventory.findings), inventory.num_layers};
-    const bool limits_said =
-        std::any_of(inventory.findings.begin(), inventory.findings.end(),
-                    [](const Finding& finding) { return finding.rule == "pattern-limit"; });
     for (Finding& finding : rules.report(names, context)) {
-      const bool said =
-          finding.rule == "pattern-invalid" || (finding.rule == "pattern-limit" && limits_said);
-      if (!said) inventory.findings.push_back(std::move(finding));
+      if (!is_said(inventory, finding)) inventory.findings.push_back(std::move(finding));
     }
   }
 }

@@ -43,7 +43,7 @@ std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::
   if (!entry || entry.value->is_array() || entry.value->is_object()) return std::nullopt;
   const auto number = entry.value->as_int64();
   if (!number || *number < 0) {
-    sizes.wrong.push_back(fmt::format("{} {}", entry.key, value_text(*entry.value)));
+    sizes.wrong.push_back(fmt::format("{} {}", config.shown(entry.key), value_text(*entry.value)));
     return std::nullopt;
   }
   const auto value = config.integer(keys, 1, INT64_MAX);
@@ -124,6 +124,24 @@ void validate_names(Validation& validation) {
     if (agrees) continue;
     validation.groups.add(Role::router, {Level::error, "config-names-differ", file->name,
                                          agrees.error().what, "one value"});
+  }
+}
+
+// What is looked up inside a text or a number is not found, as if the config did not state it.
+void validate_sections(Validation& validation) {
+  if (validation.checkpoint.gguf_metadata() != nullptr) return;
+  const auto file = read_model_json(validation.checkpoint);
+  if (!file || file->root == nullptr) return;
+  for (const std::string_view key :
+       {"text_config", "llm_config", "language_config", "vision_config", "audio_config",
+        "rope_scaling", "rope_parameters", "moe"}) {
+    const Json* value = file->root->find(key);
+    if (value == nullptr || value->is_null() || value->is_object()) continue;
+    // Elsewhere a flag.
+    if (key == "moe" && file->name != params_file) continue;
+    validation.groups.add(Role::other, {Level::warning, "config-section", file->name,
+                                        fmt::format("{} is {}", key, value_text(*value)),
+                                        "an object; nothing that it should state is known"});
   }
 }
 
@@ -216,7 +234,9 @@ void validate_choice(Validation& validation, const Sizes& sizes) {
 void validate_wrong_sizes(Validation& validation, const Sizes& sizes) {
   if (sizes.wrong.empty()) return;
   const auto model = read_model_config(validation.checkpoint);
-  if (model || model.error().code != ErrorCode::unsupported) return;
+  const bool read_here = model || (model.error().code != ErrorCode::unsupported &&
+                                   model.error().code != ErrorCode::not_found);
+  if (read_here) return;
   for (const std::string& wrong : sizes.wrong) {
     validation.groups.add(Role::other, {Level::error, "config-unreadable", sizes.source, wrong,
                                         "an integer, at least 0"});
@@ -227,6 +247,7 @@ void validate_wrong_sizes(Validation& validation, const Sizes& sizes) {
 
 void validate_config_sizes(Validation& validation) {
   validate_names(validation);
+  validate_sections(validation);
   const auto stated = stated_sizes(validation.checkpoint);
   if (!stated) return;
   const Sizes& sizes = *stated;
