@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/json_text.hpp"
 #include "checkpoint/relative_name.hpp"
 #include "core/quote.hpp"
 
@@ -83,6 +85,26 @@ void check_total_size(const ShardIndex& index, std::span<const TensorInfo> tenso
                       fmt::format("{}, the bytes of all tensors", bytes)});
 }
 
+void read_metadata(const Json& metadata, const std::string& where, ShardIndex& index) {
+  if (metadata.is_null()) return;
+  if (!metadata.is_object()) {
+    index.findings.push_back({Level::warning, "index-metadata", where,
+                              fmt::format("metadata is {}", value_text(metadata)),
+                              "an object with total_size"});
+    return;
+  }
+  const Json* size = metadata.find("total_size");
+  if (size == nullptr || size->is_null()) return;
+  const auto number = size->as_double();
+  if (number && *number >= 0 && std::floor(*number) == *number) {
+    index.total_size = *number;
+    return;
+  }
+  index.findings.push_back({Level::warning, "index-total-size", where,
+                            fmt::format("metadata.total_size is {}", value_text(*size)),
+                            "a number of bytes: an integer, at least 0"});
+}
+
 }  // namespace
 
 std::string short_list(std::span<const std::string> items) {
@@ -118,9 +140,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& w
   }
   std::sort(index.entries.begin(), index.entries.end(),
             [](const auto& a, const auto& b) { return a.tensor < b.tensor; });
-  if (const Json* metadata = json.find("metadata")) {
-    if (const Json* size = metadata->find("total_size")) index.total_size = size->as_double();
-  }
+  if (const Json* metadata = json.find("metadata")) read_metadata(*metadata, where, index);
   return index;
 }
 
@@ -145,6 +165,7 @@ Result<void> check_against_shards(const ShardIndex& index, std::span<const Tenso
                     wrong.size(), index.entries.size(), short_list(wrong)),
         where};
   }
+  findings.insert(findings.end(), index.findings.begin(), index.findings.end());
   find_unlisted(index, tensors, findings);
   check_total_size(index, tensors, where, findings);
   return {};

@@ -21,6 +21,7 @@ struct ShardIndex {
   std::vector<std::string> files;  // relative to the index's folder, sorted
   std::vector<Entry> entries;      // sorted by tensor
   std::optional<double> total_size;
+  std::vector<Finding> findings;  // of its metadata
 };
 
 // text: content of the index. Errors: corrupt (JSON, missing or empty weight_map, a file name that
