@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include "checkpoint/gguf_container.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/shard_index.hpp"
+#include "checkpoint/shard_names.hpp"
 #include "checkpoint/system_error.hpp"
 #include "core/quote.hpp"
 
@@ -94,13 +94,19 @@ Result<std::vector<fs::path>> files_with(std::string_view extension, const fs::p
 Result<void> find_extra_files(Container& container, std::string_view extension = ".safetensors") {
   const std::set<fs::path> used(container.paths.begin(), container.paths.end());
   FEWBIT_TRY(const auto files, files_with(extension, container.directory));
+  std::vector<fs::path> all = container.paths;
   for (const fs::path& file : files) {
     if (used.contains(file)) continue;
+    all.push_back(file);
+    // A GGUF model is chosen among what can be read.
+    const std::string problem = extension == ".gguf" ? gguf_problem(file) : "";
     container.findings.push_back(
-        {Level::info, "extra-file", file.string(),
-         fmt::format("a {} file that is no part of this checkpoint", extension),
+        {problem.empty() ? Level::info : Level::warning, "extra-file", file.string(),
+         problem.empty() ? fmt::format("a {} file that is no part of this checkpoint", extension)
+                         : "a file that can't be read: " + problem,
          fmt::format("only its {} shards; the file is not read", container.paths.size())});
   }
+  check_shard_names(all, container.paths.size(), container.findings);
   return {};
 }
 
@@ -130,20 +136,11 @@ Result<Container> open_single(const fs::path& path) {
   return container;
 }
 
-// NN of "model-00002-of-000NN.safetensors"; 1 for other names.
-int shards_by_name(const std::string& stem) {
-  const std::size_t at = stem.rfind("-of-");
-  if (at == std::string::npos || at == 0 || stem[at - 1] < '0' || stem[at - 1] > '9') return 1;
-  const std::string_view digits = std::string_view(stem).substr(at + 4);
-  int count = 0;
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  return parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size() ? count : 1;
-}
-
 // One of several shards. In a folder without an index the rest of the model is missing; who names
 // the file asks for no more than it.
 void find_lone_shard(Container& container, bool named) {
-  const int expected = shards_by_name(container.paths.front().stem().string());
+  const auto name = parse_shard_name(container.paths.front());
+  const std::uint64_t expected = name ? name->count : 1;
   if (expected <= 1) return;
   container.findings.push_back(
       {named ? Level::info : Level::error, "shard-alone", container.paths.front().string(),
@@ -164,6 +161,23 @@ Result<fs::path> find_index(const fs::path& directory) {
   return files.size() == 1 ? files.front() : fs::path();
 }
 
+Error not_one_file(const std::vector<fs::path>& files, const fs::path& directory) {
+  std::vector<std::string> names;
+  names.reserve(files.size());
+  for (const fs::path& file : files) names.push_back(quote(file.filename().string()));
+  std::vector<Finding> odd;
+  check_shard_names(files, files.size(), odd);
+  return Error{
+      ErrorCode::not_found,
+      fmt::format("expected {}, {}, a single .safetensors file or a GGUF model, found {}{}{}",
+                  index_name, single_name,
+                  files.empty() ? "none" : fmt::format("{}: ", files.size()), short_list(names),
+                  odd.empty() ? std::string()
+                              : fmt::format("; {}: {}, expected {}", odd.front().rule,
+                                            odd.front().found, odd.front().expected)),
+      directory.string()};
+}
+
 Result<Container> open_directory(const fs::path& directory) {
   FEWBIT_TRY(const fs::path index, find_index(directory));
   if (!index.empty()) return open_index(index);
@@ -180,16 +194,7 @@ Result<Container> open_directory(const fs::path& directory) {
   }
   if (std::find(files.begin(), files.end(), chosen) == files.end()) {
     if (files.size() != 1) {
-      std::vector<std::string> names;
-      names.reserve(files.size());
-      for (const fs::path& file : files) names.push_back(quote(file.filename().string()));
-      return Error{
-          ErrorCode::not_found,
-          fmt::format("expected {}, {}, a single .safetensors file or a GGUF model, found {}{}",
-                      index_name, single_name,
-                      files.empty() ? "none" : fmt::format("{}: ", files.size()),
-                      short_list(names)),
-          directory.string()};
+      return not_one_file(files, directory);
     }
     chosen = files.front();
   }
@@ -269,6 +274,7 @@ Result<Container> open_container(const fs::path& path) {
   if (path.extension() == ".gguf" || begins_as_gguf(path)) return open_gguf(path);
   FEWBIT_TRY(Container container, open_single(path));
   find_lone_shard(container, true);
+  check_shard_names(container.paths, 1, container.findings);
   return container;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "checkpoint/gguf.hpp"
@@ -104,13 +105,19 @@ void adopt_metadata(Container& container, Part& first) {
   container.gguf = std::move(metadata);
 }
 
-// What stands beside a model for images or sounds: "mmproj-F16.gguf". A file that can't be read is
-// named when it is opened.
-bool is_projector(const fs::path& path) {
+// What stands beside a model for images or sounds: "mmproj-F16.gguf", `clip` by its metadata. The
+// name says it of a file that can't be read.
+enum class InFolder { model, projector, unreadable };
+InFolder kind_of(const fs::path& path) {
   const auto file = MappedFile::open(path);
-  if (!file || !is_gguf((*file)->bytes())) return false;
-  const auto header = parse_gguf((*file)->bytes(), path.string());
-  return header && header->metadata.architecture() == "clip";
+  const bool named = path.filename().string().find("mmproj") != std::string::npos;
+  if (file && is_gguf((*file)->bytes())) {
+    const auto header = parse_gguf((*file)->bytes(), path.string());
+    if (header) {
+      return header->metadata.architecture() == "clip" ? InFolder::projector : InFolder::model;
+    }
+  }
+  return named ? InFolder::projector : InFolder::unreadable;
 }
 
 }  // namespace
@@ -166,14 +173,30 @@ Result<fs::path> choose_gguf(const std::vector<fs::path>& files, const fs::path&
     models.insert(split ? gguf_split_file_name(*split) : name);
     names.push_back(quote(name));
   }
-  if (models.size() > 1) {
-    std::erase_if(models, [&](const std::string& name) { return is_projector(directory / name); });
-  }
   if (models.size() == 1) return directory / *models.begin();
-  return Error{ErrorCode::not_found,
-               fmt::format("{} GGUF models in one folder, name the file to open: {}", models.size(),
-                           short_list(names)),
-               directory.string()};
+  std::map<InFolder, std::vector<std::string>> kinds;
+  for (const std::string& name : models) kinds[kind_of(directory / name)].push_back(name);
+  const auto& whole = kinds[InFolder::model];
+  if (whole.size() + kinds[InFolder::unreadable].size() == 1) {
+    return directory / (whole.empty() ? kinds[InFolder::unreadable] : whole).front();
+  }
+  const std::size_t projectors = kinds[InFolder::projector].size();
+  const std::size_t unreadable = kinds[InFolder::unreadable].size();
+  return Error{
+      ErrorCode::not_found,
+      fmt::format("{} GGUF model{}{}{} in one folder, name the file to open: {}", whole.size(),
+                  whole.size() == 1 ? "" : "s",
+                  projectors > 0 ? fmt::format(", {} projectors (mmproj)", projectors) : "",
+                  unreadable > 0 ? fmt::format(", {} files that can't be read", unreadable) : "",
+                  short_list(names)),
+      directory.string()};
+}
+
+std::string gguf_problem(const fs::path& path) {
+  const auto file = MappedFile::open(path);
+  if (!file) return file.error().what;
+  const auto header = parse_gguf((*file)->bytes(), path.string());
+  return header ? "" : header.error().what;
 }
 
 }  // namespace fewbit

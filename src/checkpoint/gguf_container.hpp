@@ -28,8 +28,12 @@ std::string gguf_split_file_name(const GgufSplitName& name);
 Result<Container> open_gguf(const std::filesystem::path& path);
 
 // The one model among `files` (all *.gguf of a folder): the only file, or the first part of the
-// only split set. Error not_found lists them otherwise.
+// only split set, beside projectors of images (mmproj). Error not_found lists them otherwise, and
+// how many of each kind there are.
 Result<std::filesystem::path> choose_gguf(const std::vector<std::filesystem::path>& files,
                                           const std::filesystem::path& directory);
+
+// Why the file can't be read; empty when its header can.
+std::string gguf_problem(const std::filesystem::path& path);
 
 }  // namespace fewbit

@@ -6,10 +6,13 @@
 
 #include <filesystem>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "checkpoint/json.hpp"
 #include "checkpoint/raw_safetensors.hpp"
 #include "checkpoint/scratch_folder.hpp"
+#include "checkpoint/shard_names.hpp"
 
 namespace fewbit {
 namespace {
@@ -169,6 +172,43 @@ TEST(CheckpointIndex, StaleTotalSizeIsAWarning) {
                                 Field(&Finding::rule, "index-total-size"),
                                 Field(&Finding::found, "metadata.total_size 24"),
                                 Field(&Finding::expected, HasSubstr("12")))));
+}
+
+TEST(CheckpointIndex, OddMetadataIsAWarningWithItsValue) {
+  for (const auto& [metadata, rule, found] :
+       {std::tuple(R"([1,2])", "index-metadata", "metadata is [1,2]"),
+        std::tuple(R"({"total_size":"12"})", "index-total-size", "total_size is \"12\""),
+        std::tuple(R"({"total_size":-12})", "index-total-size", "total_size is -12"),
+        std::tuple(R"({"total_size":11.5})", "index-total-size", "total_size is 11.5")}) {
+    ScratchFolder folder;
+    two_shards(folder, metadata);
+    const auto checkpoint = Checkpoint::open(folder.path());
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message();
+    EXPECT_THAT(
+        checkpoint->findings(),
+        ElementsAre(AllOf(Field(&Finding::level, Level::warning), Field(&Finding::rule, rule),
+                          Field(&Finding::found, HasSubstr(found)))));
+  }
+}
+
+TEST(ShardNames, NumbersOutsideTheCountAndOtherCountsAreFindings) {
+  const auto found = [](std::vector<std::filesystem::path> files) {
+    std::vector<Finding> findings;
+    check_shard_names(files, files.size(), findings);
+    std::string text;
+    for (const Finding& finding : findings) text += finding.found + "|" + finding.expected + "\n";
+    return text;
+  };
+  EXPECT_EQ(found({"m-1-of-2.safetensors", "m-2-of-2.safetensors", "n-1-of-3.safetensors"}), "");
+  EXPECT_EQ(found({"m-0-of-2.safetensors", "m-1-of-2.safetensors", "m-of-2", "best-of-3"}), "");
+  EXPECT_EQ(found({"m-00000-of-00000.safetensors"}),
+            "shard 0 of 0 by its name|a number of shards of at least 1\n");
+  EXPECT_EQ(found({"m-00002-of-00001.gguf"}), "shard 2 of 1 by its name|a number from 1 to 1\n");
+  EXPECT_EQ(found({"m-1-of-2.gguf", "m-2-of-3.gguf", "m-3-of-3.gguf"}),
+            "3 shards by the name \"m-2-of-3.gguf\"|2, as \"m-1-of-2.gguf\" says\n");
+  EXPECT_EQ(found({"m-0-of-2.gguf", "m-2-of-2.gguf"}), "shards 0 and 2 of 2|numbers from 1 to 2\n");
+  EXPECT_EQ(found({"m-99999999999999999999999-of-2.gguf"}),
+            "shard 18446744073709551615 of 2 by its name|a number from 1 to 2\n");
 }
 
 TEST(CheckpointIndex, StrayFileBesideTheShardsIsReportedAndNotRead) {
