@@ -59,10 +59,10 @@ Result<void> check_kept(const Checkpoint& source, const Identified& identified,
                                  [&](const auto& part) { return names.contains(part.tensor); });
     if (!any) continue;
     if (const auto fault = plain_value_fault(source, module)) {
-      return Error{
-          ErrorCode::corrupt,
-          fmt::format("{}: found {}, expected {}", fault->rule, fault->found, fault->expected),
-          fault->where};
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: found {}, expected {}", fault->finding.rule,
+                               fault->finding.found, fault->finding.expected),
+                   fault->finding.where};
     }
   }
   return {};

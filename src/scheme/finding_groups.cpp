@@ -5,10 +5,14 @@
 
 namespace fewbit {
 
-void FindingGroups::add(Role role, Finding finding) {
+void FindingGroups::add(Role role, Finding finding, double magnitude) {
   Group& group = groups_[{finding.rule, role}];
   const bool first = group.count++ == 0;
-  if (first || finding.level > group.first.level) group.first = std::move(finding);
+  const bool worse = finding.level == group.shown.level ? magnitude > group.magnitude
+                                                        : finding.level > group.shown.level;
+  if (!first && !worse) return;
+  group.shown = std::move(finding);
+  group.magnitude = magnitude;
 }
 
 std::vector<Finding> FindingGroups::take() && {
@@ -16,9 +20,9 @@ std::vector<Finding> FindingGroups::take() && {
   findings.reserve(groups_.size());
   for (auto& [key, group] : groups_) {
     if (group.count > 1) {
-      group.first.where += fmt::format(" and {} more ({})", group.count - 1, role_name(key.second));
+      group.shown.where += fmt::format(" and {} more ({})", group.count - 1, role_name(key.second));
     }
-    findings.push_back(std::move(group.first));
+    findings.push_back(std::move(group.shown));
   }
   return findings;
 }

@@ -13,14 +13,16 @@ namespace fewbit {
 
 class FindingGroups {
  public:
-  // Same rule and role: counted, the first one of the highest level is shown.
-  void add(Role role, Finding finding);
-  // In order of rule and role; `where` names the first and how many more.
+  // Same rule and role: counted, and one of the highest level is shown: the worst by `magnitude`
+  // where findings have one (a count of bad values, the size of a weight), else the first.
+  void add(Role role, Finding finding, double magnitude = 0);
+  // In order of rule and role; `where` names the one that is shown and how many more.
   std::vector<Finding> take() &&;
 
  private:
   struct Group {
-    Finding first;
+    Finding shown;
+    double magnitude = 0;
     std::int64_t count = 0;
   };
   std::map<std::pair<std::string, Role>, Group> groups_;

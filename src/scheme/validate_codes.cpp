@@ -23,7 +23,7 @@ void validate_code_values(Validation& validation, const Module& module) {
   validation.add(module, Level::error, "weight-nan", weight->name,
                  fmt::format("{} of {} codes are NaN or infinite, the first at row {}, column {}",
                              found.count, weight->bytes, found.first / k, found.first % k),
-                 "finite numbers");
+                 "finite numbers", double(found.count));
 }
 
 }  // namespace fewbit

@@ -50,7 +50,7 @@ void ExpertScales::report(Validation& validation) const {
                    fmt::format("{} {}", key.first, role_name(key.second)),
                    fmt::format("experts {} ({} of {}) have scales up to {:g}", list_of(dead),
                                dead.size(), experts.size(), most),
-                   fmt::format("about {:g} as the other experts", usual));
+                   fmt::format("about {:g} as the other experts", usual), double(dead.size()));
   }
 }
 

@@ -168,7 +168,7 @@ Sizes validate_scales(Validation& validation, const Module& module, const Tensor
     if (count == 0) return;
     validation.add(module, level, rule, weight.name,
                    fmt::format("{} of {} block scales are {}", count, counts.scales, what),
-                   "finite scales");
+                   "finite scales", double(count));
   };
   add(Level::error, "scale-nan", counts.no_number, "NaN or infinite");
   add(Level::warning, "scale-negative", counts.sign_bit,
@@ -190,7 +190,7 @@ double validate_factor_values(Validation& validation, const Module& module,
     if (count == 0) return;
     validation.add(module, level, rule, factor.name,
                    fmt::format("{} of {} factors are {}", count, values.size(), what),
-                   "finite factors above zero");
+                   "finite factors above zero", double(count));
   };
   add(Level::error, "scale-nan", "NaN or infinite", [](float x) { return !std::isfinite(x); });
   add(Level::warning, "scale-negative", "negative", [](float x) { return x < 0; });
@@ -218,7 +218,8 @@ void validate_size(Validation& validation, const Module& module, const TensorInf
                   factor != nullptr ? fmt::format(", factor {:g}", sizes.factor) : ""),
       by_factor ? fmt::format("weights below {:g}; {:g} would be plausible the other way round",
                               implausible_weight, 1 / sizes.factor)
-                : fmt::format("weights below {:g}", implausible_weight));
+                : fmt::format("weights below {:g}", implausible_weight),
+      largest);
 }
 
 // One f32 for the tensor, or one an expert. Returns the largest, 1 where they are not read.

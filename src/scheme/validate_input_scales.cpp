@@ -37,7 +37,8 @@ std::optional<float> check_value(Validation& validation, const Module& module,
   validation.add(module, Level::warning, "input-scale-value", info.name,
                  fmt::format("{} of {} NaN or infinite, {} negative, {} zero", counts->not_finite,
                              counts->values, counts->negative, counts->zero),
-                 "finite numbers above zero; an expert that calibration never reached has others");
+                 "finite numbers above zero; an expert that calibration never reached has others",
+                 double(counts->not_finite + counts->negative + counts->zero));
   return std::nullopt;
 }
 

@@ -50,8 +50,9 @@ class IntegerModule {
   }
   bool reads_values() const { return validation_.depth != Depth::headers; }
   void add(Level level, std::string rule, const std::string& where, std::string found,
-           std::string expected) {
-    validation_.add(module_, level, std::move(rule), where, std::move(found), std::move(expected));
+           std::string expected, double magnitude = 0) {
+    validation_.add(module_, level, std::move(rule), where, std::move(found), std::move(expected),
+                    magnitude);
   }
 
   // Rules "<name>-dtype" and "<name>-shape".
@@ -108,7 +109,7 @@ class IntegerModule {
     if (offsets->not_finite > 0) {
       add(Level::error, "zeros-value", info.name,
           fmt::format("{} of {} are NaN or infinite", offsets->not_finite, offsets->values),
-          "zero points times minus their scale");
+          "zero points times minus their scale", double(offsets->not_finite));
     }
     const auto factors = count(*scales);
     if (!factors || !factors->has_number() || !offsets->has_number()) return;
@@ -120,7 +121,8 @@ class IntegerModule {
     add(Level::warning, "zeros-value", info.name,
         fmt::format("{:g} to {:g}", offsets->smallest, offsets->largest),
         fmt::format("{:g} to {:g}: zero points times minus scales of at most {:g}", least, most,
-                    scale));
+                    scale),
+        std::max(std::fabs(offsets->smallest), std::fabs(offsets->largest)));
   }
 
   void validate_zero_fields(const TensorInfo& info) {
@@ -146,7 +148,8 @@ class IntegerModule {
                       2 * middle - 1),
           fmt::format("zero points of 1 or more: plus one, it is 0 here and {} to readers that do "
                       "not wrap",
-                      2 * middle));
+                      2 * middle),
+          double(fields.all_ones));
     }
   }
 
@@ -160,7 +163,8 @@ class IntegerModule {
     add(Level::error, "zeros-not-symmetric", info.name,
         fmt::format("{} of {} zero points are not {}", fields.count - as_stated, fields.count,
                     middle),
-        fmt::format("{} everywhere, as the config says sym", middle));
+        fmt::format("{} everywhere, as the config says sym", middle),
+        double(fields.count - as_stated));
   }
 
   void validate_group_index() {

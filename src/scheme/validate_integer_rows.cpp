@@ -52,7 +52,7 @@ void validate_group_index(Validation& validation, const Module& module) {
   if (wrong == 0 || unset == static_cast<std::int64_t>(count)) return;
   validation.add(module, Level::error, "g-idx-range", info->name,
                  fmt::format("{} of {} groups, the first {}", wrong, count, example),
-                 fmt::format("0 to {}", groups - 1));
+                 fmt::format("0 to {}", groups - 1), double(wrong));
 }
 
 void validate_zero_points(Validation& validation, const Module& module) {
@@ -71,7 +71,7 @@ void validate_zero_points(Validation& validation, const Module& module) {
   validation.add(module, Level::error, "zero-point-range", info->name,
                  fmt::format("{} of {} zero points, the first {}", wrong, bytes.size(),
                              static_cast<int>(static_cast<std::int8_t>(*first))),
-                 fmt::format("{} to {}", -half, half - 1));
+                 fmt::format("{} to {}", -half, half - 1), double(wrong));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "core/float_types.hpp"
 #include "scheme/code_scan.hpp"
@@ -26,7 +27,8 @@ bool is_mask(const Module& module) {
 
 }  // namespace
 
-std::optional<Finding> plain_value_fault(const Checkpoint& checkpoint, const Module& module) {
+std::optional<PlainValueFault> plain_value_fault(const Checkpoint& checkpoint,
+                                                 const Module& module) {
   // A bias without a weight is a mask too.
   if (is_mask(module) || !has_weight(module)) return std::nullopt;
   for (const std::string_view suffix : {"weight", "bias"}) {
@@ -38,13 +40,14 @@ std::optional<Finding> plain_value_fault(const Checkpoint& checkpoint, const Mod
     if (bad.count == 0) continue;
     const std::int64_t width = info->shape.empty() ? 1 : info->shape.back();
     const auto columns = static_cast<std::uint64_t>(std::max<std::int64_t>(width, 1));
-    return Finding{
+    Finding finding{
         Level::error, "weight-nan", info->name,
         fmt::format("{} of {} values are NaN or infinite, the first at row {}, column {}",
                     bad.count,
                     info->bytes * 8 / static_cast<std::uint64_t>(dtype_bits(info->dtype)),
                     bad.first / columns, bad.first % columns),
         "finite numbers"};
+    return PlainValueFault{std::move(finding), bad.count};
   }
   return std::nullopt;
 }
@@ -52,7 +55,7 @@ std::optional<Finding> plain_value_fault(const Checkpoint& checkpoint, const Mod
 void validate_plain(Validation& validation, const Module& module) {
   if (validation.depth == Depth::weights) {
     if (auto fault = plain_value_fault(validation.checkpoint, module)) {
-      validation.groups.add(module.role, *std::move(fault));
+      validation.groups.add(module.role, std::move(fault->finding), double(fault->count));
     }
   }
   if (module.scheme.quantized() || module.part("weight").empty() || is_mask(module)) return;

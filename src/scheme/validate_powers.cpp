@@ -40,7 +40,8 @@ void validate_module_powers(Validation& validation, const Module& module,
   if (others == 0) return;
   validation.add(module, Level::warning, "scale-not-power-of-two", info->name,
                  fmt::format("{} of {} scales, the first {:g}", others, values.size(), first),
-                 fmt::format("powers of two, as {} says with scale_fmt ue8m0", where));
+                 fmt::format("powers of two, as {} says with scale_fmt ue8m0", where),
+                 double(others));
 }
 
 }  // namespace

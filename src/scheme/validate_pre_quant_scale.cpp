@@ -35,7 +35,7 @@ void validate_pre_quant_scale(Validation& validation, const Module& module) {
   if (bad == 0) return;
   validation.add(module, Level::error, "pre-quant-scale-value", scale->name,
                  fmt::format("{} of {} are not above zero and finite", bad, values.size()),
-                 "finite numbers above zero");
+                 "finite numbers above zero", double(bad));
 }
 
 }  // namespace fewbit

@@ -161,8 +161,9 @@ class ModuleScales {
   }
 
   void add(Level level, const char* rule, const TensorInfo& info, std::string found,
-           std::string expected) {
-    validation_.add(module_, level, rule, info.name, std::move(found), std::move(expected));
+           std::string expected, double magnitude = 0) {
+    validation_.add(module_, level, rule, info.name, std::move(found), std::move(expected),
+                    magnitude);
   }
 
   void check_scales(const TensorInfo& info, const ScaleCounts& counts) {
@@ -170,7 +171,7 @@ class ModuleScales {
                             const std::string& what) {
       if (count == 0) return;
       add(level, rule, info, fmt::format("{} of {} scales are {}", count, counts.values, what),
-          "finite scales above zero");
+          "finite scales above zero", double(count));
     };
     const bool exponents = meaning(module_, info) == DType::f8_e8m0;
     report(Level::error, "scale-nan", counts.not_finite,
@@ -198,7 +199,8 @@ class ModuleScales {
     add(Level::warning, "scale-exponents", info,
         fmt::format("{} scales, all whole numbers from {:g} to {:g}", counts.values,
                     counts.smallest, counts.largest),
-        "scales; these look like exponents that were copied as numbers, 120 for 2^-7");
+        "scales; these look like exponents that were copied as numbers, 120 for 2^-7",
+        double(counts.largest));
   }
 
   void check_global(const TensorInfo& info, const ScaleCounts& counts) {
@@ -264,7 +266,8 @@ class ModuleScales {
         by_global ? global_info_->name : module_.name,
         fmt::format("weights up to {:g}: scales up to {:g}{}", size_, largest_,
                     global_info_ != nullptr ? fmt::format(", global factor {:g}", global_) : ""),
-        expected_size(large, by_global));
+        expected_size(large, by_global),
+        large ? size_ / implausible_weight : vanishing_weight / size_);
   }
 
   std::string expected_size(bool large, bool by_global) const {
@@ -290,7 +293,7 @@ class ModuleScales {
     add(level_of(weight), "pre-quant-scale-value", *info,
         fmt::format("weights up to {:g}: up to {:g} without it, factors up to {:g}", weight, size_,
                     counts->largest),
-        fmt::format("weights below {:g}", implausible_weight));
+        fmt::format("weights below {:g}", implausible_weight), weight);
   }
 
   Validation& validation_;

@@ -27,10 +27,12 @@ struct Validation {
   FindingGroups groups;
   bool auto_round = false;  // it wrote the codes, whatever their format is called
 
+  // Of findings with a magnitude the worst is shown.
   void add(const Module& module, Level level, std::string rule, std::string where,
-           std::string found, std::string expected) {
+           std::string found, std::string expected, double magnitude = 0) {
     groups.add(module.role,
-               {level, std::move(rule), std::move(where), std::move(found), std::move(expected)});
+               {level, std::move(rule), std::move(where), std::move(found), std::move(expected)},
+               magnitude);
   }
 };
 

@@ -52,6 +52,7 @@ class Case:
     magnitudes: dict = field(default_factory=dict)
     faults: tuple = ()
     warnings: tuple = ()  # rules that may be there beside
+    said: tuple = ()  # pieces of text that findings, or the error, must have
     notes: tuple = ()  # rules of level info that must be there
     refused: bool = False  # by convert, whatever the level of the faults
     lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded

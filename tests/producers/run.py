@@ -49,6 +49,12 @@ def fewbit(program, *arguments):
         return run.returncode, {"text": run.stdout + run.stderr}
 
 
+def text_problems(case, report):
+    texts = [text for f in report.get("findings", []) for text in (f["where"], f["found"], f["expected"])]
+    texts += map(str, report.get("error", {}).values())
+    return [f"nothing says '{text}'" for text in case.said if not any(text in one for one in texts)]
+
+
 def findings_problems(case, code, report):
     if "findings" not in report:
         said = report.get("error", {}).get("what", "")
@@ -139,7 +145,7 @@ def quantized_problems(program, case, folder):
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
     code, report = fewbit(program, "check", folder / "checkpoint", "--weights", "--json")
-    problems = findings_problems(case, code, report)
+    problems = findings_problems(case, code, report) + text_problems(case, report)
     if case.schemes:
         _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
         if isinstance(modules, dict):
