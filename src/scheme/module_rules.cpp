@@ -240,11 +240,21 @@ std::span<const std::string> ModuleRules::Spellings::others() {
 }
 
 bool ModuleRules::hits(std::size_t entry, std::string_view name) const {
-  if (limits_.contains(entry)) return false;
+  if (gave_up_ || limits_.contains(entry)) return false;
   ++tries_;
   const Result<bool> result = patterns_.at(entry).matches(name, *budget_);
   if (!result) limits_.emplace(entry, result.error());
+  if (budget_->spent()) give_up(name);
   return result && *result;
+}
+
+// With the budget spent, no pattern is tried on the names that are left, and each says so.
+void ModuleRules::give_up(std::string_view name) const {
+  if (std::exchange(gave_up_, true)) return;
+  for (const auto& [entry, pattern] : patterns_) {
+    const Result<bool> result = pattern.matches(name, *budget_);
+    if (!result) limits_.emplace(entry, result.error());
+  }
 }
 
 // Whether the name matches with another wrapper's prefix.
@@ -272,7 +282,7 @@ bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
 std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
   std::optional<std::size_t> first;
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
-  if (first) return first;
+  if (first || gave_up_) return first;
   Spellings module(name);
   for (const std::size_t entry : candidates(module)) {
     if (pattern_hits(entry, module)) return entry;

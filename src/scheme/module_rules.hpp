@@ -113,6 +113,7 @@ class ModuleRules {
   bool pattern_hits(std::size_t entry, Spellings& module) const;
   bool prefixed_hits(std::size_t entry, Spellings& module) const;
   bool hits(std::size_t entry, std::string_view name) const;
+  void give_up(std::string_view name) const;
   // Calls visit(entry) for each literal entry that names this module.
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   std::optional<std::size_t> find(std::string_view name) const;
@@ -140,6 +141,7 @@ class ModuleRules {
   bool any_prefixed_ = false;  // a pattern may match under another prefix
   bool any_suffixed_ = false;  // or with a wrapper's suffix
   mutable std::uint64_t tries_ = 0;
+  mutable bool gave_up_ = false;
   std::map<std::size_t, Error> failures_;        // of compiling
   mutable std::map<std::size_t, Error> limits_;  // of matching: such an entry is tried no more
 };

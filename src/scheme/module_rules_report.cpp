@@ -111,6 +111,7 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
   std::uint64_t tries = 0;
   const auto mark = [&](std::string_view name) {
     visit_literals(name, [&](std::size_t entry) { hit[entry] = true; });
+    if (gave_up_) return;
     Spellings module(name);
     for (const std::size_t entry : candidates(module)) {
       if (hit[entry]) continue;
@@ -129,7 +130,7 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
   constexpr std::uint64_t most_probes = 1'000'000;
   const std::uint64_t enough = tries_ + most_probes;
   for (const auto& [entry, pattern] : patterns_) {
-    if (hit[entry] || pattern.kind() != PatternKind::regex) continue;
+    if (gave_up_ || hit[entry] || pattern.kind() != PatternKind::regex) continue;
     for (auto at = modules.begin(); at != modules.end() && tries_ < enough; ++at) hits(entry, *at);
   }
   std::vector<std::size_t> out;
@@ -180,7 +181,7 @@ std::string ModuleRules::meant_entry(std::size_t entry, const NearNames& near,
                                      std::span<const std::string_view> modules) const {
   const auto names_one = [&](const Dialect& dialect, const std::string& text) {
     const ModuleRules one(dialect, {{text, entries_[entry].source}}, budget_);
-    return one.failures_.empty() && one.unmatched(modules).empty();
+    return one.failures_.empty() && one.unmatched(modules).empty() && one.limits_.empty();
   };
   const std::string& text = entries_[entry].text;
   for (const std::string& other : near.corrections(text)) {

@@ -333,6 +333,16 @@ TEST(ModuleRulesReport, StepsOfAllPatternsTogetherAreBounded) {
     EXPECT_NE(finding.found.find("(?=(?:.*.*.*)(?:!|"), std::string::npos) << finding.found;
   }
   EXPECT_EQ(named, 10U);
+  // Wildcards too; of a long list some are named, and how many more there are.
+  std::vector<PatternEntry> globs;
+  for (int i = 0; i < 40; ++i) globs.push_back({fmt::format("*?{}?*?{}?*!", i, i), "globs"});
+  const auto small = std::make_shared<MatchBudget>(1000);
+  const ModuleRules many(dialect_of(Producer::modelopt), globs, small);
+  const std::vector<Finding> told = many.report(views);
+  ASSERT_EQ(told.size(), 17U);
+  EXPECT_EQ(told.back().found, "24 more patterns that are not used");
+  EXPECT_LT(many.tries(), 1000U);
+
   // A list that shares a spent budget says so and does not pass for one that matches nothing.
   const ModuleRules after(dialect, {{"re:.*experts", "another list"}}, budget);
   EXPECT_EQ(only_finding(after, {"layers.0.experts.0"}).rule, "pattern-limit");
