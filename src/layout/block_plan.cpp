@@ -263,6 +263,7 @@ BlockPlaces block_places(const std::function<Place(std::int64_t n, std::int64_t 
 }
 
 BlockMoves BlockPlan::moves() const {
+  const bool any = !exchanges.empty() || !shuffle.empty();
   return {.lines = lines.data(),
           .line_count = std::ssize(lines),
           .line_bytes = line_bytes,
@@ -274,7 +275,7 @@ BlockMoves BlockPlan::moves() const {
           .chunk_count = std::ssize(chunks),
           .chunk_bytes = chunk_bytes,
           .buffer_bytes = buffer_bytes,
-          .register_from = register_from.empty() ? nullptr : register_from.data(),
+          .register_from = any && !register_from.empty() ? register_from.data() : nullptr,
           .register_to = register_to.empty() ? nullptr : register_to.data(),
           .nibbles = nullptr,
           .bytes = nullptr,

@@ -17,7 +17,8 @@ namespace {
 // neighbouring blocks of a task are done together, so that lines of 64 bytes along n add up.
 constexpr std::int64_t task_columns = 512;
 constexpr std::int64_t task_rows = 64;
-constexpr std::size_t walk_blocks = 4;  // along k, before the next columns' turn
+constexpr std::int64_t task_bytes = 1 << 16;  // of rows, at least
+constexpr std::size_t walk_blocks = 4;        // along k, before the next columns' turn
 
 struct Segment {
   std::int64_t first = 0;
@@ -102,6 +103,12 @@ std::size_t end_of_window(const std::vector<Segment>& segments, std::size_t firs
   return i;
 }
 
+// Rows of so many bits that have about that many bytes: a power of two.
+std::int64_t rows_of_bytes(std::int64_t bytes, std::int64_t row_bits) {
+  const auto rows = static_cast<std::uint64_t>(bytes * 8 / row_bits);
+  return static_cast<std::int64_t>(std::bit_floor(rows));
+}
+
 // From the first segment to the second.
 std::int64_t step_of(const std::vector<std::int64_t>& places) {
   return places.size() > 1 ? std::abs(places[1]) : 0;
@@ -111,6 +118,13 @@ std::int64_t step_of(const std::vector<std::int64_t>& places) {
 
 ElementMover::ElementMover(ElementMap map, IsaLevel isa)
     : map_(std::move(map)), mover_(block_mover(isa)) {
+  if (!map_.rows.starts.empty()) {
+    map_.source = [rows = map_.rows, source = std::move(map_.source)](std::int64_t n,
+                                                                      std::int64_t k) {
+      const Place place = source(n, k);
+      return Place{.byte = rows.planned(place.byte), .bit = place.bit};
+    };
+  }
   for (const ElementRange& range : map_.ranges) {
     if (range.count.n > 0 && range.count.k > 0) add_range(range);
   }
@@ -137,7 +151,8 @@ void ElementMover::add_range(const ElementRange& range) {
   const std::size_t k_end = grid.k.segments.size();
   if (step_of(grid.n.source) < step_of(grid.k.source) &&
       step_of(grid.n.out) < step_of(grid.k.out)) {
-    const std::int64_t window = std::max(task_rows, 2 * range.block.k);
+    const std::int64_t window = std::max(
+        {task_rows, 2 * range.block.k, rows_of_bytes(task_bytes, range.count.n * map_.bits)});
     for (std::size_t k = 0, end = 0; k < k_end; k = end) {
       end = end_of_window(grid.k.segments, k, window);
       add_task(grid, {.first_n = 0, .end_n = n_end, .first_k = k, .end_k = end});
@@ -189,17 +204,35 @@ void ElementMover::add_block(Grid& grid, std::size_t n, std::size_t k) {
 }
 
 ElementMover::Area ElementMover::make_area(Element first, Dims block, bool whole_bytes) const {
-  if (!whole_bytes) return {.block = block, .plan = {}};
-  return {.block = block,
-          .plan = plan_block(block_places(map_.source, first, block),
-                             block_places(map_.out, first, block), map_.bits, mover_)};
+  Area area{.block = block, .plan = {}, .ordered = {}};
+  if (!whole_bytes) return area;
+  area.plan = plan_block(block_places(map_.source, first, block),
+                         block_places(map_.out, first, block), map_.bits, mover_);
+  if (area.plan && !map_.rows.starts.empty()) {
+    area.ordered.emplace(map_.rows, moves_of(*area.plan), mover_);
+  }
+  return area;
+}
+
+BlockMoves ElementMover::moves_of(const BlockPlan& plan) const {
+  BlockMoves moves = plan.moves();
+  if (map_.table != nullptr) {
+    (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
+    moves.register_from = nullptr;
+  }
+  moves.first_byte = map_.present.first;
+  moves.last_byte = map_.present.last;
+  moves.stream = !map_.read_soon;
+  return moves;
 }
 
 void ElementMover::move_one_by_one(Dims block, Element first, const std::byte* source,
                                    std::byte* out) const {
   for (std::int64_t n = first.n; n < first.n + block.n; ++n) {
     for (std::int64_t k = first.k; k < first.k + block.k; ++k) {
-      const std::uint64_t value = read_element(source, map_.source(n, k), map_.bits);
+      Place from = map_.source(n, k);
+      if (!map_.rows.starts.empty()) from.byte = map_.rows.byte(from.byte);
+      const std::uint64_t value = read_element(source, from, map_.bits);
       write_element(out, map_.out(n, k), map_.bits,
                     map_.table != nullptr ? map_.table[value] : value);
     }
@@ -215,15 +248,13 @@ void ElementMover::run_band(const Band& band, const std::byte* source, std::byte
     }
     return;
   }
-  BlockMoves moves = area.plan->moves();
-  (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
-  moves.first_byte = map_.present.first;
-  moves.last_byte = map_.present.last;
-  moves.stream = !map_.read_soon;
-  mover_.move(moves, {.blocks = blocks.data(),
-                      .count = std::ssize(blocks),
-                      .source = as_u8(source),
-                      .out = reinterpret_cast<std::uint8_t*>(out)});
+  const BlockMoves moves = moves_of(*area.plan);
+  const BlockRun all{.blocks = blocks.data(),
+                     .count = std::ssize(blocks),
+                     .own_lines = false,
+                     .source = as_u8(source),
+                     .out = reinterpret_cast<std::uint8_t*>(out)};
+  area.ordered ? area.ordered->move(moves, all) : mover_.move(moves, all);
 }
 
 void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* out) const {

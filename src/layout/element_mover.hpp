@@ -15,6 +15,7 @@
 #include "fewbit/selection.hpp"
 #include "layout/block_plan.hpp"
 #include "layout/byte_survey.hpp"
+#include "layout/ordered_blocks.hpp"
 #include "layout/place.hpp"
 
 namespace fewbit {
@@ -35,7 +36,8 @@ struct ElementMap {
   const std::uint8_t* table = nullptr;
   ByteRange present{.first = 0, .last = 255};  // 8 bits: the elements that there are
   bool read_soon = false;  // the result: it stays in the caches then, as far as it fits
-  std::function<Place(std::int64_t n, std::int64_t k)> source;
+  SourceRows rows{};
+  std::function<Place(std::int64_t n, std::int64_t k)> source;  // as if rows followed each other
   std::function<Place(std::int64_t n, std::int64_t k)> out;
   std::vector<ElementRange> ranges;
 };
@@ -61,6 +63,7 @@ class ElementMover {
   struct Area {
     Dims block;
     std::optional<BlockPlan> plan;  // none: one by one
+    std::optional<OrderedBlocks> ordered;
   };
   // Blocks of an area that follow each other in a task.
   struct Band {
@@ -80,6 +83,7 @@ class ElementMover {
   void add_task(Grid& grid, const Part& part);
   void add_block(Grid& grid, std::size_t n, std::size_t k);
   Area make_area(Element first, Dims block, bool whole_bytes) const;
+  BlockMoves moves_of(const BlockPlan& plan) const;
   void move_one_by_one(Dims block, Element first, const std::byte* source, std::byte* out) const;
   void run_band(const Band& band, const std::byte* source, std::byte* out) const;
 

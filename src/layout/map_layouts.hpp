@@ -2,6 +2,9 @@
 // The element maps of two layouts of one matrix.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "layout/element_mover.hpp"
 #include "layout/padded_matrix.hpp"
 #include "layout/place.hpp"
@@ -37,7 +40,7 @@ ElementMap map_rotated(RowRotation rows, Dims dims, Dims block) {
   return map;
 }
 
-// The stored part of a padded matrix without an order of columns; padding keeps its bits.
+// The stored part of a padded matrix, whose order is left aside; padding keeps its bits.
 template <Layout From, Layout To>
 ElementMap map_padded(const PaddedMatrix& matrix, Dims block) {
   static_assert(From::bits == To::bits);
@@ -51,6 +54,16 @@ ElementMap map_padded(const PaddedMatrix& matrix, Dims block) {
     map.ranges.push_back(
         {.first = {.n = i * part, .k = 0}, .count = {stored, matrix.from.k}, .block = block});
   }
+  return map;
+}
+
+// The same with the rows of a source of rows k in an order. starts: row_starts(), kept by the
+// caller.
+template <Layout From, Layout To>
+ElementMap map_ordered(const PaddedMatrix& matrix, std::span<const std::int64_t> starts,
+                       std::int64_t row_bytes, Dims block) {
+  ElementMap map = map_padded<From, To>(matrix, block);
+  map.rows = {.starts = starts, .row_bytes = row_bytes};
   return map;
 }
 

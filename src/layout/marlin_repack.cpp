@@ -24,7 +24,7 @@
 #include "layout/marlin_scales.hpp"
 #include "layout/marlin_signed_chunks.hpp"
 #include "layout/marlin_zeros.hpp"
-#include "layout/move_in_chunks.hpp"
+#include "layout/ordered_blocks.hpp"
 #include "layout/ordered_strips.hpp"
 #include "layout/pack.hpp"
 
@@ -76,7 +76,10 @@ void move_codes_to(const PaddedMatrix& matrix, std::span<const std::byte> words,
   if (matrix.order.empty()) return move<From, To>(matrix, words, tiles, tile_row<To>());
   fill_padding(matrix, 0, tiles);
   if constexpr (source == WordSource::awq) {
-    move_rows_in_order<From, To>(matrix, words, tiles);
+    const std::int64_t row_bytes = From::bytes({.n = matrix.from.n, .k = 1});
+    const auto starts = row_starts(matrix.order, row_bytes);
+    ElementMover(map_ordered<From, To>(matrix, starts, row_bytes, tile_row<To>()), packing_isa())
+        .run_all(words.data(), tiles.data());
   } else if (OrderedStrips<From, To>::accepts(matrix)) {
     OrderedStrips<From, To>(matrix, words, tiles).move();
   } else {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -56,23 +55,6 @@ void move_in_chunks(const PaddedMatrix& matrix, const Fill& fill, std::span<std:
     mover.move({.n = matrix.from.n, .k = count}, matrix.parts_n, {.n = 0, .k = k}, chunk.data(),
                out.data());
   }
-}
-
-// Words of consecutive n: a row k of theirs is a row of bytes.
-template <Layout From, Layout To>
-void move_rows_in_order(const PaddedMatrix& matrix, std::span<const std::byte> words,
-                        std::span<std::byte> out) {
-  const auto row_bytes = static_cast<std::size_t>(From::bytes({.n = matrix.from.n, .k = 1}));
-  move_in_chunks<From, To>(
-      matrix,
-      [&](std::int64_t k, std::int64_t count, std::byte* chunk) {
-        for (std::int64_t i = 0; i < count; ++i) {
-          const auto row = static_cast<std::size_t>(matrix.order[static_cast<std::size_t>(k + i)]);
-          std::memcpy(chunk + static_cast<std::size_t>(i) * row_bytes,
-                      words.data() + row * row_bytes, row_bytes);
-        }
-      },
-      out);
 }
 
 }  // namespace fewbit

@@ -80,10 +80,11 @@ void change_bytes(const BlockMoves& moves, std::uint8_t* buffer) {
   }
 }
 
-void move_block(const BlockMoves& moves, const std::uint8_t* source, std::uint8_t* out) {
+void move_block(const BlockMoves& moves, const BlockCopy* lines, const std::uint8_t* source,
+                std::uint8_t* out) {
   std::uint64_t words[block_buffer_bytes / 8];
   auto* const bytes = reinterpret_cast<std::uint8_t*>(words);
-  copy_pieces(moves.lines, moves.line_count, moves.line_bytes, source, bytes);
+  copy_pieces(lines, moves.line_count, moves.line_bytes, source, bytes);
   change_bytes(moves, bytes);
   const std::int64_t count = moves.buffer_bytes / 8;
   for (std::int64_t i = 0; i < moves.exchange_count; ++i) {
@@ -97,7 +98,8 @@ void move_block(const BlockMoves& moves, const std::uint8_t* source, std::uint8_
 
 void move_blocks_generic(const BlockMoves& moves, const BlockRun& run) {
   for (std::int64_t i = 0; i < run.count; ++i) {
-    move_block(moves, run.source + run.blocks[i].from, run.out + run.blocks[i].to);
+    const BlockCopy* const lines = moves.lines + (run.own_lines ? i * moves.line_count : 0);
+    move_block(moves, lines, run.source + run.blocks[i].from, run.out + run.blocks[i].to);
   }
 }
 
@@ -110,20 +112,23 @@ BlockMover block_mover(IsaLevel level) {
             .fence = fence_blocks_avx512,
             .register_log2 = 9,
             .shuffles = true,
-            .pairs = true};
+            .pairs = true,
+            .reads_registers = true};
   if (level == IsaLevel::avx2)
     return {.move = move_blocks_avx2,
             .fence = fence_blocks_avx2,
             .register_log2 = 8,
             .shuffles = true,
-            .pairs = false};
+            .pairs = false,
+            .reads_registers = true};
 #endif
   static_cast<void>(level);
   return {.move = move_blocks_generic,
           .fence = fence_blocks_generic,
           .register_log2 = word_log2,
           .shuffles = false,
-          .pairs = false};
+          .pairs = false,
+          .reads_registers = false};
 }
 
 }  // namespace fewbit

@@ -45,7 +45,8 @@ struct BlockMoves {
   std::int64_t chunk_bytes;   // a power of two, at least 4
   std::int64_t buffer_bytes;  // a power of two, at least 8
   // Of each register of the buffer: where its bytes lie in the source, and in the result. Null
-  // where lines or chunks are shorter.
+  // where lines or chunks are shorter, and register_from with tables or where nothing is exchanged
+  // or shuffled.
   const std::int64_t* register_from;
   const std::int64_t* register_to;
   const std::uint8_t* nibbles;  // of 16: what becomes of each half of a byte, first; or null
@@ -59,6 +60,7 @@ struct BlockMoves {
 struct BlockRun {
   const BlockCopy* blocks;
   std::int64_t count;
+  bool own_lines;  // each block its own lines and register_from, after those of the one before
   const std::uint8_t* source;
   std::uint8_t* out;
 };
@@ -82,9 +84,10 @@ FenceBlocksFn fence_blocks_avx512;
 struct BlockMover {
   MoveBlocksFn* move;
   FenceBlocksFn* fence;
-  int register_log2;  // of its bits: address bits below are inside a register
-  bool shuffles;      // the bytes of a register too
-  bool pairs;         // exchanges whole bytes by a table
+  int register_log2;     // of its bits: address bits below are inside a register
+  bool shuffles;         // the bytes of a register too
+  bool pairs;            // exchanges whole bytes by a table
+  bool reads_registers;  // by register_from, where that is there; else by lines
 };
 BlockMover block_mover(IsaLevel level);
 

@@ -158,42 +158,46 @@ struct BlockLanes {
     }
   };
 
-  // ahead: bytes to the source of the next block.
+  struct Block {
+    const BlockCopy* lines;
+    const std::int64_t* register_from;
+    const std::uint8_t* source;
+    std::int64_t ahead;  // bytes to the source of a block soon after
+    std::uint8_t* out;
+  };
+
   template <std::int64_t bytes>
-  static void read_lines(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
-                         std::uint8_t* buffer) {
+  static void read_lines(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
     for (std::int64_t i = 0; i < moves.line_count; ++i) {
-      const BlockCopy line = moves.lines[i];
-      fetch(source + line.from + ahead);
-      std::memcpy(buffer + line.to, source + line.from, bytes);
+      const BlockCopy line = block.lines[i];
+      fetch(block.source + line.from + block.ahead);
+      std::memcpy(buffer + line.to, block.source + line.from, bytes);
     }
   }
 
-  static void read_long_lines(const BlockMoves& moves, const std::uint8_t* source,
-                              std::int64_t ahead, std::uint8_t* buffer) {
+  static void read_long_lines(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
     for (std::int64_t i = 0; i < moves.line_count; ++i) {
-      const std::uint8_t* const from = source + moves.lines[i].from;
-      std::uint8_t* const to = buffer + moves.lines[i].to;
+      const std::uint8_t* const from = block.source + block.lines[i].from;
+      std::uint8_t* const to = buffer + block.lines[i].to;
       for (std::int64_t at = 0; at < moves.line_bytes; at += line_bytes) {
-        fetch(from + at + ahead);
+        fetch(from + at + block.ahead);
         std::memcpy(to + at, from + at, line_bytes);
       }
     }
   }
 
-  static void read_source(const BlockMoves& moves, const std::uint8_t* source, std::int64_t ahead,
-                          std::uint8_t* buffer) {
+  static void read_source(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
     switch (moves.line_bytes) {
       case 4:
-        return read_lines<4>(moves, source, ahead, buffer);
+        return read_lines<4>(moves, block, buffer);
       case 8:
-        return read_lines<8>(moves, source, ahead, buffer);
+        return read_lines<8>(moves, block, buffer);
       case 16:
-        return read_lines<16>(moves, source, ahead, buffer);
+        return read_lines<16>(moves, block, buffer);
       case 32:
-        return read_lines<32>(moves, source, ahead, buffer);
+        return read_lines<32>(moves, block, buffer);
       default:
-        return read_long_lines(moves, source, ahead, buffer);
+        return read_long_lines(moves, block, buffer);
     }
   }
 
@@ -244,25 +248,18 @@ struct BlockLanes {
     if (moves.bytes != nullptr) change_all(typename L::Bytes(moves), buffer, moves.buffer_bytes);
   }
 
-  struct Block {
-    const std::uint8_t* source;
-    std::int64_t ahead;
-    std::uint8_t* out;
-  };
-
   static void move_block(const BlockMoves& moves, const Passes& passes, const Block& block,
                          std::uint8_t* buffer) {
     const std::int64_t registers = moves.buffer_bytes / register_bytes;
     const bool any = passes.count > 0 || moves.shuffle != nullptr;
-    const bool table = moves.nibbles != nullptr || moves.bytes != nullptr;
-    const bool from_source = moves.register_from != nullptr && !table && any;
+    const bool from_source = block.register_from != nullptr;
     const bool to_out = moves.register_to != nullptr && L::whole_lines && any;
     if (!from_source) {
-      read_source(moves, block.source, block.ahead, buffer);
+      read_source(moves, block, buffer);
       change(moves, buffer);
     }
     Places p{.from = from_source ? block.source : buffer,
-             .from_of = from_source ? moves.register_from : nullptr,
+             .from_of = from_source ? block.register_from : nullptr,
              .to = buffer,
              .to_of = nullptr,
              .ahead = block.ahead,
@@ -291,14 +288,25 @@ struct BlockLanes {
   static void move_blocks(const BlockMoves& moves, const BlockRun& run) {
     alignas(64) std::uint8_t buffer[block_buffer_bytes];
     const Passes passes(moves);
+    // Far enough for memory, and near enough for lines a page apart, which share a few sets of the
+    // cache.
+    const std::int64_t small = line_bytes * 32 / moves.buffer_bytes;
+    const std::int64_t soon = small > 0 ? small : 1;
+    const std::int64_t registers = moves.buffer_bytes / register_bytes;
+    Block block{.lines = moves.lines,
+                .register_from = moves.register_from,
+                .source = nullptr,
+                .ahead = 0,
+                .out = nullptr};
     for (std::int64_t i = 0; i < run.count; ++i) {
-      const BlockCopy block = run.blocks[i];
-      const std::int64_t next = run.blocks[i + 1 < run.count ? i + 1 : i].from;
-      move_block(moves, passes,
-                 {.source = run.source + block.from,
-                  .ahead = next - block.from,
-                  .out = run.out + block.to},
-                 buffer);
+      const BlockCopy at = run.blocks[i];
+      block.source = run.source + at.from;
+      block.ahead = run.blocks[i + soon < run.count ? i + soon : i].from - at.from;
+      block.out = run.out + at.to;
+      move_block(moves, passes, block, buffer);
+      if (!run.own_lines) continue;
+      block.lines += moves.line_count;
+      if (block.register_from != nullptr) block.register_from += registers;
     }
   }
 };
