@@ -39,6 +39,12 @@ std::vector<Segment> aligned_segments(std::int64_t first, std::int64_t count, st
   return segments;
 }
 
+std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+Place place_at(std::int64_t bit_address) {
+  return {.byte = bit_address / 8, .bit = static_cast<int>(bit_address % 8)};
+}
+
 std::uint64_t mask_of(int bits) { return (std::uint64_t{2} << (bits - 1)) - 1; }
 
 std::uint64_t read_element(const std::byte* from, Place place, int bits) {
@@ -226,15 +232,29 @@ BlockMoves ElementMover::moves_of(const BlockPlan& plan) const {
   return moves;
 }
 
+// Places are sums of what n and what k give: found once for some k, then for each n.
 void ElementMover::move_one_by_one(Dims block, Element first, const std::byte* source,
                                    std::byte* out) const {
-  for (std::int64_t n = first.n; n < first.n + block.n; ++n) {
-    for (std::int64_t k = first.k; k < first.k + block.k; ++k) {
-      Place from = map_.source(n, k);
-      if (!map_.rows.starts.empty()) from.byte = map_.rows.byte(from.byte);
-      const std::uint64_t value = read_element(source, from, map_.bits);
-      write_element(out, map_.out(n, k), map_.bits,
-                    map_.table != nullptr ? map_.table[value] : value);
+  constexpr std::int64_t most = 64;
+  std::array<std::int64_t, most> from_k{};
+  std::array<std::int64_t, most> to_k{};
+  for (std::int64_t at = 0; at < block.k; at += most) {
+    const auto count = as_index(std::min(most, block.k - at));
+    const std::int64_t k = first.k + at;
+    for (std::size_t i = 0; i < count; ++i) {
+      from_k[i] = bit_address(map_.source(first.n, k + static_cast<std::int64_t>(i)));
+      to_k[i] = bit_address(map_.out(first.n, k + static_cast<std::int64_t>(i)));
+    }
+    for (std::int64_t n = first.n; n < first.n + block.n; ++n) {
+      const std::int64_t from_n = bit_address(map_.source(n, k)) - from_k[0];
+      const std::int64_t to_n = bit_address(map_.out(n, k)) - to_k[0];
+      for (std::size_t i = 0; i < count; ++i) {
+        Place from = place_at(from_n + from_k[i]);
+        if (!map_.rows.starts.empty()) from.byte = map_.rows.byte(from.byte);
+        const std::uint64_t value = read_element(source, from, map_.bits);
+        write_element(out, place_at(to_n + to_k[i]), map_.bits,
+                      map_.table != nullptr ? map_.table[value] : value);
+      }
     }
   }
 }
