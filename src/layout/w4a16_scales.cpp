@@ -186,18 +186,33 @@ ScaleOrder order_of(const W4a16ScaleJob& job) {
 
 constexpr std::int64_t block_columns = 64;
 
-// Of blocks that are all there, in the source and in the result.
+// Of blocks that are all there, in the source and in the result. The rotation may cut one of them.
 std::int64_t whole_columns(const W4a16ScaleJob& job) {
   return std::min(job.out_columns(), job.grid.n) / block_columns * block_columns;
 }
 
+// The blocks that are not whole, or cut.
+std::vector<std::int64_t> odd_blocks(const W4a16ScaleJob& job) {
+  std::vector<std::int64_t> blocks;
+  const std::int64_t cut = job.grid.n - job.rows.shift;
+  const std::int64_t whole = whole_columns(job);
+  if (cut % block_columns != 0 && cut < whole) blocks.push_back(cut / block_columns);
+  for (std::int64_t n = whole; n < job.out_columns(); n += block_columns) {
+    blocks.push_back(n / block_columns);
+  }
+  return blocks;
+}
+
+// Of all blocks but the odd ones.
 template <Layout From, ScaleOrder order>
 ElementMap map_grid(const W4a16ScaleJob& job, Dims block) {
   using Grid = ByteScaleGrid<order>;
   ElementMap map = map_rotated<From, Grid>(job.rows, job.grid, block);
   map.out = place_of<Grid>({.n = job.out_columns(), .k = job.grid.k});
   for (ElementRange& range : map.ranges) {
-    range.count.n = std::min(range.count.n, whole_columns(job) - range.first.n);
+    const std::int64_t end = std::min(range.first.n + range.count.n, whole_columns(job));
+    range.first.n = round_up(range.first.n, block_columns);
+    range.count.n = end / block_columns * block_columns - range.first.n;
   }
   return map;
 }
@@ -216,8 +231,7 @@ ElementMap map_scales(const W4a16ScaleJob& job) {
                  : map_grid<Swizzle128x4<8>, ScaleOrder::single>(job, block);
 }
 
-// That many experts, one after another at `from` and at out. Columns past the whole blocks one by
-// one.
+// That many experts, one after another at `from` and at out.
 void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
   ElementMap map = map_scales(job);
@@ -227,9 +241,8 @@ void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::in
   const bool grouped = order_of(job) == ScaleOrder::grouped;
   const auto permute =
       grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
-  const std::int64_t whole = whole_columns(job) / block_columns;
-  const std::int64_t blocks = ceil_div(job.out_columns(), block_columns);
-  const std::int64_t tasks = mover.tasks() + blocks - whole;
+  const std::vector<std::int64_t> odd = odd_blocks(job);
+  const std::int64_t tasks = mover.tasks() + std::ssize(odd);
   parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::byte* const in = from + i / tasks * source_bytes(job);
@@ -238,7 +251,7 @@ void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::in
       if (task < mover.tasks()) {
         mover.run(task, in, to);
       } else {
-        permute(job, whole + task - mover.tasks(), encoding.table, in, to);
+        permute(job, odd[static_cast<std::size_t>(task - mover.tasks())], encoding.table, in, to);
       }
     }
   });

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "layout/pack.hpp"
 #include "layout/row_major.hpp"
 #include "layout/scale_grid.hpp"
+#include "layout/strip_rows.hpp"
 #include "layout/swizzle_128x4.hpp"
 
 namespace fewbit {
@@ -192,6 +194,60 @@ TEST(ElementMoverRangesTest, RotatedAndPaddedRowsComeFromTheirs) {
         ASSERT_EQ(read_bits<4>(out, at), want) << n << " " << k;
       }
     }
+  }
+}
+
+// Rows k of a source in an order, some of them not at all, and parts that are padded.
+template <Layout From, Layout To>
+void expect_rows_in_order(const PaddedMatrix& sizes, std::mt19937_64& random) {
+  PaddedMatrix matrix = sizes;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(sizes.from.k + 5));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  order.resize(static_cast<std::size_t>(sizes.from.k));
+  matrix.order = order;
+  const Dims stored{.n = sizes.from.n, .k = sizes.from.k + 5};
+  const std::int64_t row_bytes = From::bytes({.n = stored.n, .k = 1});
+  const auto starts = row_starts(order, row_bytes);
+  const auto source = random_bytes(From::bytes(stored), random);
+  std::vector<std::byte> expected(static_cast<std::size_t>(To::bytes(sizes.to)), untouched);
+  for (std::int64_t n = 0; n < sizes.to.n; ++n) {
+    for (std::int64_t k = 0; k < sizes.to.k; ++k) {
+      const Element e = matrix.source(n, k);
+      if (e.n < 0) continue;
+      const auto code = read_bits<From::bits>(source, From::place(stored, e.n, e.k));
+      write_bits<To::bits>(expected, To::place(sizes.to, n, k), code);
+    }
+  }
+  for (const IsaLevel isa : levels_of_this_machine()) {
+    std::vector<std::byte> out(expected.size(), untouched);
+    const auto map = map_ordered<From, To>(matrix, starts, row_bytes, tile_row<To>());
+    ElementMover(map, isa).run_all(source.data(), out.data());
+    ASSERT_EQ(out, expected) << sizes.from.n << " x " << sizes.from.k << " " << isa_name(isa);
+  }
+}
+
+TEST(ElementMoverOrderTest, RowsComeInTheirOrder) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 60; ++i) {
+    const auto parts = static_cast<std::int64_t>(1 + random() % 2);
+    const auto extent = [&](unsigned most) {
+      return static_cast<std::int64_t>(1 + random() % most);
+    };
+    const Dims part{.n = i < 3 ? 8 << i : 8 * extent(60), .k = i < 3 ? 1 + i : extent(160)};
+    PaddedMatrix sizes{.from = {.n = parts * part.n, .k = part.k},
+                       .to = {.n = parts * ((part.n + 63) / 64 * 64), .k = (part.k + 15) / 16 * 16},
+                       .parts_n = parts,
+                       .order = {}};
+    expect_rows_in_order<AwqWords<4>, B12xPacked>(sizes, random);
+    expect_rows_in_order<AwqWords<8>, Marlin8Bit>(sizes, random);
+    const std::int64_t strip = std::int64_t{16} << random() % 6;
+    sizes = {.from = {.n = strip, .k = part.k},
+             .to = {.n = strip < 64 ? 64 : strip, .k = sizes.to.k},
+             .parts_n = 1,
+             .order = {}};
+    expect_rows_in_order<StripRows<4>, B12xPacked>(sizes, random);
+    expect_rows_in_order<StripRows<8>, Marlin8Bit>(sizes, random);
   }
 }
 
