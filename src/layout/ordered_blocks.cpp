@@ -16,6 +16,18 @@ constexpr std::int64_t smallest_register = 32;  // of movers that read them
 
 }  // namespace
 
+void ReadLater::fetch(std::int64_t bytes) {
+  for (; bytes > 0 && pieces_ > 0; bytes -= piece_bytes_) {
+    constexpr int read = 0;
+    constexpr int second_level = 2;
+    for (std::int64_t i = 0; i < piece_bytes_; i += cache_line) {
+      __builtin_prefetch(at_ + i, read, second_level);
+    }
+    at_ += pitch_;
+    --pieces_;
+  }
+}
+
 std::vector<std::int64_t> row_starts(std::span<const std::int32_t> order, std::int64_t row_bytes) {
   std::vector<std::int64_t> starts(order.size());
   std::ranges::transform(order, starts.begin(),
@@ -87,6 +99,7 @@ void OrderedBlocks::move(const BlockMoves& moves, const BlockRun& run) const {
     BlockRun blocks = part(first);
     blocks.blocks = found[side].blocks.data();
     blocks.own_lines = true;
+    if (rows_.later != nullptr) rows_.later->fetch(blocks.count * moves.buffer_bytes);
     mover_.move(own, blocks);
   }
 }

@@ -3,6 +3,7 @@
 // lines of its own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,6 +14,24 @@
 
 namespace fewbit {
 
+// Memory in pieces that is read after what is moved now: on its way meanwhile.
+class ReadLater {
+ public:
+  ReadLater() = default;
+  ReadLater(const std::byte* first, std::int64_t pieces, std::int64_t piece_bytes,
+            std::int64_t pitch)
+      : at_(first), pieces_(pieces), piece_bytes_(piece_bytes), pitch_(pitch) {}
+
+  // The next pieces of so many bytes in all, into the second-level cache.
+  void fetch(std::int64_t bytes);
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::int64_t pieces_ = 0;
+  std::int64_t piece_bytes_ = 0;
+  std::int64_t pitch_ = 0;
+};
+
 // Row k, row_bytes on their own, starts at starts[k] instead of k * row_bytes.
 //
 // Blocks are planned for rows with space between them: lines of one row don't go on in the next
@@ -20,6 +39,7 @@ namespace fewbit {
 struct SourceRows {
   std::span<const std::int64_t> starts{};  // empty: the rows follow each other
   std::int64_t row_bytes = 0;
+  ReadLater* later = nullptr;  // as many bytes of it as are moved; for one thread then
 
   std::int64_t pitch() const { return 2 * row_bytes; }  // as planned
   std::int64_t planned(std::int64_t byte) const { return byte + byte / row_bytes * row_bytes; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words of consecutive k with their rows k in another order (act-order) -> tiles. Rows lie
 // anywhere, so that some columns of all are taken apart into rows (StripRows) first, which stay in
-// the second-level cache; tiles read them from there in their order.
+// the second-level cache; tiles read them from there in their order, while the words of the next
+// columns are on their way.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +29,8 @@ class OrderedStrips {
   OrderedStrips(const PaddedMatrix& matrix, std::span<const std::byte> words,
                 std::span<std::byte> out)
       : matrix_(matrix), words_(words), out_(out) {}
+  OrderedStrips(const OrderedStrips&) = delete;
+  OrderedStrips& operator=(const OrderedStrips&) = delete;
 
   // Parts of whole tiles.
   static bool accepts(const PaddedMatrix& matrix) {
@@ -43,6 +46,7 @@ class OrderedStrips {
         if (planned_columns_ != strip_.n) plan();
         const std::int64_t to = i * (matrix_.to.n / matrix_.parts_n) + n;
         into_rows_->run_all(words_.data() + (i * part + n) * 4, rows_.data());
+        next_ = words_of(i * part + n + strip_.n);
         into_tiles_->run_all(rows_.data(), out_.data() + To::place(matrix_.to, to, 0).byte);
       }
     }
@@ -50,6 +54,7 @@ class OrderedStrips {
 
  private:
   using Rows = StripRows<From::bits>;
+  static constexpr std::int64_t per_word = 32 / From::bits;
   static constexpr std::int64_t cached_bytes = 1 << 18;
 
   // A power of two, so that halves of it are moved by blocks.
@@ -62,9 +67,15 @@ class OrderedStrips {
     return columns;
   }
 
+  // As many columns as this strip has, from the first one on.
+  ReadLater words_of(std::int64_t first) const {
+    if (first >= matrix_.from.n) return {};
+    return {words_.data() + first * 4, strip_.k / per_word,
+            std::min(strip_.n, matrix_.from.n - first) * 4, matrix_.from.n * 4};
+  }
+
   // For strips of the size of this one, in rows_.
   void plan() {
-    constexpr std::int64_t per_word = 32 / From::bits;
     const std::int64_t row_bytes = Rows::row_bytes(strip_);
     rows_.resize(static_cast<std::size_t>(Rows::bytes(strip_)));
     starts_ = row_starts(matrix_.order, row_bytes);
@@ -77,8 +88,9 @@ class OrderedStrips {
     apart.read_soon = true;
     into_rows_.emplace(std::move(apart), packing_isa());
     const PaddedMatrix tiles{.from = strip_, .to = matrix_.to, .parts_n = 1, .order = {}};
-    into_tiles_.emplace(map_ordered<Rows, To>(tiles, starts_, row_bytes, tile_row<To>()),
-                        packing_isa());
+    ElementMap in_order = map_ordered<Rows, To>(tiles, starts_, row_bytes, tile_row<To>());
+    in_order.rows.later = &next_;
+    into_tiles_.emplace(std::move(in_order), packing_isa());
     planned_columns_ = strip_.n;
   }
 
@@ -89,6 +101,7 @@ class OrderedStrips {
   std::int64_t planned_columns_ = 0;
   std::vector<std::byte> rows_;
   std::vector<std::int64_t> starts_;
+  ReadLater next_;
   std::optional<ElementMover> into_rows_;
   std::optional<ElementMover> into_tiles_;
 };
