@@ -93,7 +93,9 @@ void add_quantize(CLI::App& app, int& exit_code) {
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(
-      "Router, norms, embedding and head stay 16-bit. The output appears when it is complete.\n"
+      "Router, norms, embedding and head stay 16-bit; activations too (quant_algo W4A16_NVFP4).\n"
+      "Gate and up of an expert, and q, k and v, share one global scale, as engines fuse them.\n"
+      "The output appears when it is complete.\n"
       "Example:\n  fewbit quantize Qwen3-30B-A3B -o Qwen3-30B-A3B-NVFP4");
   set_body(*command, *options, exit_code, [options] { return run_quantize(*options); });
 }

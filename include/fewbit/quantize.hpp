@@ -46,10 +46,11 @@ struct QuantizeReport {
   WorstMatrix worst;
 };
 
-// Writes a ModelOpt checkpoint in the source's own naming, with both config places, the tokenizer
-// and every other small file. Errors: unsupported (scheme name lists the known ones; already
-// quantized source; k % 16), corrupt (a NaN or infinite weight, named; a matrix
-// of mostly erased blocks), inconsistent (missing tensors, shapes against the config), io.
+// Writes a ModelOpt checkpoint (W4A16_NVFP4) in the source's own naming, with both config places,
+// the tokenizer and every other small file. Parts that engines fuse (gate and up of an expert; q, k
+// and v) get one global scale, of the largest weight of all. Errors: unsupported (scheme name lists
+// the known ones; already quantized source; k % 16), corrupt (a NaN or infinite weight, named; a
+// matrix of mostly erased blocks), inconsistent (missing tensors, shapes against the config), io.
 Result<QuantizeReport> quantize_checkpoint(const Checkpoint& source,
                                            const std::filesystem::path& output,
                                            const QuantizeOptions& options, Executor& executor);

@@ -49,43 +49,55 @@ class Job {
     return {};
   }
 
-  Result<void> quantize_batch(std::span<const MatrixJob> jobs) {
-    std::vector<std::optional<Result<MatrixResult>>> results(jobs.size());
+  Result<void> quantize_batch(std::span<const SharedJobs> jobs) {
+    std::vector<std::optional<Result<std::vector<MatrixResult>>>> results(jobs.size());
     parallel_for(executor_, static_cast<int>(jobs.size()), [&](int i) {
       const auto at = static_cast<std::size_t>(i);
-      results[at].emplace(quantize_matrix(source_, jobs[at], writer_));
+      results[at].emplace(quantize_matrices(source_, jobs[at], writer_));
     });
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      FEWBIT_TRY(const MatrixResult result, *std::move(results[i]));
-      report_.erased_blocks += result.erased_blocks;
-      report_.clamped_scales += result.clamped_scales;
-      error_squares_ += result.error_squares;
-      weight_squares_ += result.weight_squares;
-      FEWBIT_TRY(judge(jobs[i], result));
-      const TensorInfo& info = *jobs[i].source;
-      const auto values = static_cast<std::uint64_t>(jobs[i].n * jobs[i].k);
-      bytes += values * static_cast<std::uint64_t>(dtype_bits(info.dtype)) / 8;
-      source_.release(info);
+      FEWBIT_TRY(const std::vector<MatrixResult> group, *std::move(results[i]));
+      for (std::size_t j = 0; j < group.size(); ++j) {
+        FEWBIT_TRY(judge(jobs[i], group, j));
+        const MatrixJob& job = jobs[i][j];
+        const auto values = static_cast<std::uint64_t>(job.n * job.k);
+        bytes += values * static_cast<std::uint64_t>(dtype_bits(job.source->dtype)) / 8;
+        source_.release(*job.source);
+      }
     }
     return advance(bytes);
   }
 
   // One huge weight sets the global scale, and nothing may be left of all others.
-  Result<void> judge(const MatrixJob& job, const MatrixResult& result) {
-    std::string name = job.source->name;
-    if (job.source->shape.size() == 3) name += fmt::format(" of expert {}", job.slice);
+  Result<void> judge(const SharedJobs& jobs, std::span<const MatrixResult> group, std::size_t at) {
+    const MatrixResult& result = group[at];
+    report_.erased_blocks += result.erased_blocks;
+    report_.clamped_scales += result.clamped_scales;
+    error_squares_ += result.error_squares;
+    weight_squares_ += result.weight_squares;
+    std::string name = name_of(jobs[at]);
     if (!options_.allow_erased && result.erased_blocks * 2 > result.nonzero_blocks) {
+      const auto largest = std::max_element(
+          group.begin(), group.end(),
+          [](const auto& a, const auto& b) { return a.largest_weight < b.largest_weight; });
       return Error{ErrorCode::corrupt,
                    fmt::format("{} of {} blocks with weights would become zero, at most half may "
-                               "(the largest weight dwarfs the others; allow_erased takes it)",
-                               result.erased_blocks, result.nonzero_blocks),
+                               "(the largest weight, {:.3g} in {}, dwarfs the others; "
+                               "allow_erased takes it)",
+                               result.erased_blocks, result.nonzero_blocks, largest->largest_weight,
+                               name_of(jobs[static_cast<std::size_t>(largest - group.begin())])),
                    name};
     }
     if (report_.worst.name.empty() || result.block_error() > report_.worst.block_error) {
       report_.worst = {std::move(name), result.block_error(), result.erased_share()};
     }
     return {};
+  }
+
+  static std::string name_of(const MatrixJob& job) {
+    const bool one_of_many = job.source->shape.size() == 3;
+    return job.source->name + (one_of_many ? fmt::format(" of expert {}", job.slice) : "");
   }
 
   Result<void> copy_kept() {

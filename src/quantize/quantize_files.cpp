@@ -13,6 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Without scales of activations. Plain "NVFP4" has them, and loaders read them unasked.
+constexpr const char* weights_alone = "W4A16_NVFP4";
+
 Json producer() {
   Json out;
   out.set("name", "fewbit");
@@ -29,7 +32,7 @@ Json names(const std::vector<std::string>& list) {
 Json config_block(const QuantizePlan& plan) {
   Json out;
   out.set("quant_method", "modelopt");
-  out.set("quant_algo", "NVFP4");
+  out.set("quant_algo", weights_alone);
   out.set("group_size", std::int64_t{nvfp4_group_size});
   out.set("ignore", names(plan.ignored));
   out.set("producer", producer());
@@ -38,7 +41,7 @@ Json config_block(const QuantizePlan& plan) {
 
 Json hf_quant_config(const QuantizePlan& plan) {
   Json quantization;
-  quantization.set("quant_algo", "NVFP4");
+  quantization.set("quant_algo", weights_alone);
   quantization.set("kv_cache_quant_algo", nullptr);
   quantization.set("group_size", std::int64_t{nvfp4_group_size});
   quantization.set("exclude_modules", names(plan.ignored));

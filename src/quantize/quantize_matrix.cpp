@@ -18,13 +18,42 @@ namespace {
 // Values of one piece.
 constexpr std::int64_t piece_values = std::int64_t{1} << 18;
 
+std::size_t width_of(const TensorView& view) {
+  return static_cast<std::size_t>(dtype_bits(view.dtype)) / 8;
+}
+
+std::span<const std::byte> stored_values(const TensorView& view, std::int64_t first,
+                                         std::int64_t values) {
+  return view.bytes.subspan(static_cast<std::size_t>(first) * width_of(view),
+                            static_cast<std::size_t>(values) * width_of(view));
+}
+
+// In the order of the file, whichever that is, for the places in errors.
+Result<float> find_amax(const MatrixJob& job, const TensorView& source) {
+  const std::int64_t rows = job.transposed ? job.k : job.n;
+  const std::int64_t columns = job.transposed ? job.n : job.k;
+  const std::int64_t step = std::clamp<std::int64_t>(piece_values / columns, 1, rows);
+  std::vector<float> values(static_cast<std::size_t>(step * columns));
+  float amax = 0.0F;
+  for (std::int64_t row = 0; row < rows; row += step) {
+    const std::int64_t first = job.slice * rows + row;
+    const std::int64_t piece = std::min(step, rows - row) * columns;
+    const std::span<float> out = std::span(values).first(static_cast<std::size_t>(piece));
+    FEWBIT_TRY(convert_to_f32(source.dtype, stored_values(source, first * columns, piece), out));
+    FEWBIT_TRY(const float found, finite_amax(columns, first, out));
+    amax = std::max(amax, found);
+  }
+  return amax;
+}
+
 class MatrixQuantizer {
  public:
-  MatrixQuantizer(const MatrixJob& job, Tensor source)
+  MatrixQuantizer(const MatrixJob& job, Tensor source, float global)
       : job_(job),
         source_(std::move(source)),
-        width_(static_cast<std::size_t>(dtype_bits(source_.view.dtype)) / 8),
-        rows_(std::clamp<std::int64_t>(piece_values / job.k, 1, job.n)) {
+        width_(width_of(source_.view)),
+        rows_(std::clamp<std::int64_t>(piece_values / job.k, 1, job.n)),
+        global_(global) {
     weights_.resize(static_cast<std::size_t>(rows_ * job.k));
     decoded_.resize(weights_.size());
     // What is written the other way round is written as a whole.
@@ -35,8 +64,6 @@ class MatrixQuantizer {
   }
 
   Result<MatrixResult> run(CheckpointWriter& writer) {
-    FEWBIT_TRY(const float amax, find_amax());
-    global_ = nvfp4_global_scale(amax);
     MatrixResult result;
     for (std::int64_t row = 0; row < job_.n; row += rows_) {
       FEWBIT_TRY(quantize_piece(row, writer, result));
@@ -51,26 +78,7 @@ class MatrixQuantizer {
   std::int64_t count(std::int64_t row) const { return std::min(rows_, job_.n - row); }
 
   std::span<const std::byte> stored(std::int64_t first, std::int64_t values) const {
-    return source_.view.bytes.subspan(static_cast<std::size_t>(first) * width_,
-                                      static_cast<std::size_t>(values) * width_);
-  }
-
-  // In the order of the file, whichever that is, for the places in errors.
-  Result<float> find_amax() {
-    const std::int64_t rows = job_.transposed ? job_.k : job_.n;
-    const std::int64_t columns = job_.transposed ? job_.n : job_.k;
-    const std::int64_t step = std::clamp<std::int64_t>(piece_values / columns, 1, rows);
-    std::vector<float> values(static_cast<std::size_t>(step * columns));
-    float amax = 0.0F;
-    for (std::int64_t row = 0; row < rows; row += step) {
-      const std::int64_t first = job_.slice * rows + row;
-      const std::int64_t piece = std::min(step, rows - row) * columns;
-      const std::span<float> out = std::span(values).first(static_cast<std::size_t>(piece));
-      FEWBIT_TRY(convert_to_f32(source_.view.dtype, stored(first * columns, piece), out));
-      FEWBIT_TRY(const float found, finite_amax(columns, first, out));
-      amax = std::max(amax, found);
-    }
-    return amax;
+    return stored_values(source_.view, first, values);
   }
 
   Result<std::span<const float>> load(std::int64_t row) {
@@ -167,7 +175,7 @@ class MatrixQuantizer {
   Tensor source_;
   std::size_t width_;  // bytes of a stored value
   std::int64_t rows_;  // of a piece
-  float global_ = 1.0F;
+  float global_;
   std::vector<float> weights_;
   std::vector<float> decoded_;
   std::vector<std::byte> gathered_;
@@ -175,16 +183,31 @@ class MatrixQuantizer {
   std::vector<std::byte> scales_;
 };
 
+template <typename T>
+Result<T> named(Result<T> result, const MatrixJob& job) {
+  if (result || !result.error().where.empty()) return result;
+  return Error{result.error().code, result.error().what, job.source->name};
+}
+
 }  // namespace
 
-Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
-                                     CheckpointWriter& writer) {
-  MatrixQuantizer quantizer(job, source.tensor(*job.source));
-  Result<MatrixResult> result = quantizer.run(writer);
-  if (!result && result.error().where.empty()) {
-    return Error{result.error().code, result.error().what, job.source->name};
+Result<std::vector<MatrixResult>> quantize_matrices(const Checkpoint& source,
+                                                    const SharedJobs& jobs,
+                                                    CheckpointWriter& writer) {
+  std::vector<float> largest;
+  for (const MatrixJob& job : jobs) {
+    FEWBIT_TRY(const float amax, named(find_amax(job, source.tensor(*job.source).view), job));
+    largest.push_back(amax);
   }
-  return result;
+  const float global = nvfp4_global_scale(*std::max_element(largest.begin(), largest.end()));
+  std::vector<MatrixResult> results;
+  for (const MatrixJob& job : jobs) {
+    MatrixQuantizer quantizer(job, source.tensor(*job.source), global);
+    FEWBIT_TRY(MatrixResult result, named(quantizer.run(writer), job));
+    result.largest_weight = largest[results.size()];
+    results.push_back(result);
+  }
+  return results;
 }
 
 }  // namespace fewbit

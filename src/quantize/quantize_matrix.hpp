@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One matrix from the mapped source to the writer, in pieces of rows.
+// Matrices from the mapped source to the writer, in pieces of rows.
 #pragma once
 
 #include "quantize/quantize_plan.hpp"
@@ -7,6 +7,7 @@
 namespace fewbit {
 
 struct MatrixResult {
+  float largest_weight = 0.0F;
   std::int64_t erased_blocks = 0;
   std::int64_t nonzero_blocks = 0;  // with a weight that is not zero
   std::int64_t clamped_scales = 0;
@@ -26,10 +27,12 @@ struct MatrixResult {
   }
 };
 
-// Holds a few megabytes at most, whatever the size of the matrix; of one that is stored inputs
-// first all codes and scales, twice. Thread-safe.
+// One after the other, with the global scale of the largest weight of all. Holds a few megabytes at
+// most, whatever the size of the matrices; of one that is stored inputs first all codes and scales,
+// twice. Thread-safe.
 // Errors: corrupt (a NaN or infinite weight, with tensor and place), unsupported (dtype), io.
-Result<MatrixResult> quantize_matrix(const Checkpoint& source, const MatrixJob& job,
-                                     CheckpointWriter& writer);
+Result<std::vector<MatrixResult>> quantize_matrices(const Checkpoint& source,
+                                                    const SharedJobs& jobs,
+                                                    CheckpointWriter& writer);
 
 }  // namespace fewbit

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -80,7 +81,27 @@ Shape packed_shape(const Module& module, std::int64_t values) {
   return shape;
 }
 
-void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& plan) {
+// The same for parts that engines fuse.
+std::string fused_name(const Module& module) {
+  const std::string parent = module.name.substr(0, module.name.rfind('.') + 1);
+  switch (module.role) {
+    case Role::gate_proj:
+    case Role::up_proj:
+      return fmt::format("{}gate_up of {}", parent, module.expert);
+    case Role::q_proj:
+    case Role::k_proj:
+    case Role::v_proj:
+      return parent + "qkv";
+    default:
+      return module.name;
+  }
+}
+
+// Place in plan.jobs, by fused_name() and slice.
+using Shares = std::unordered_map<std::string, std::size_t>;
+
+void add_module(const Module& module, const TensorInfo& weight, Shares& shares,
+                QuantizePlan& plan) {
   const bool fused = module.experts > 0;
   MatrixJob job{&weight,
                 module.n,
@@ -96,7 +117,10 @@ void add_module(const Module& module, const TensorInfo& weight, QuantizePlan& pl
   ++plan.quantized_tensors;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
     job.slice = e;
-    plan.jobs.push_back(job);
+    const auto [share, added] =
+        shares.try_emplace(fmt::format("{}[{}]", fused_name(module), e), plan.jobs.size());
+    if (added) plan.jobs.emplace_back();
+    plan.jobs[share->second].push_back(job);
   }
 }
 
@@ -122,9 +146,12 @@ void keep_rest(const Checkpoint& source, const std::unordered_set<std::string_vi
 void sort_by_place(QuantizePlan& plan) {
   std::sort(plan.kept.begin(), plan.kept.end(),
             [](const TensorInfo* a, const TensorInfo* b) { return place(a) < place(b); });
-  std::stable_sort(plan.jobs.begin(), plan.jobs.end(), [](const MatrixJob& a, const MatrixJob& b) {
+  const auto before = [](const MatrixJob& a, const MatrixJob& b) {
     return place(a.source) < place(b.source);
-  });
+  };
+  for (SharedJobs& jobs : plan.jobs) std::stable_sort(jobs.begin(), jobs.end(), before);
+  std::stable_sort(plan.jobs.begin(), plan.jobs.end(),
+                   [&](const SharedJobs& a, const SharedJobs& b) { return before(a[0], b[0]); });
 }
 
 }  // namespace
@@ -142,6 +169,7 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
       config != nullptr ? read_model_hints(*config).model_type : std::string();
   QuantizePlan plan;
   std::unordered_set<std::string_view> replaced;
+  Shares shares;
   bool has_head = false;
   for (const Module& module : identified.modules) {
     has_head = has_head || module.role == Role::head;
@@ -153,7 +181,7 @@ Result<QuantizePlan> plan_quantization(const Checkpoint& source, const Identifie
     if (weight == nullptr) continue;
     FEWBIT_TRY(check_module(module, *weight, model_type));
     replaced.insert(weight->name);
-    add_module(module, *weight, plan);
+    add_module(module, *weight, shares, plan);
   }
   if (plan.jobs.empty()) {
     return Error{ErrorCode::not_found,

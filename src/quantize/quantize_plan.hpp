@@ -21,8 +21,11 @@ struct MatrixJob {
   std::string global;
 };
 
+// Matrices that engines fuse and give one global scale: gate and up of an expert; q, k and v.
+using SharedJobs = std::vector<MatrixJob>;
+
 struct QuantizePlan {
-  std::vector<MatrixJob> jobs;          // in the order of the source files
+  std::vector<SharedJobs> jobs;         // in the order of the source files
   std::vector<const TensorInfo*> kept;  // copied as they are, in the same order
   std::vector<TensorSpec> outputs;
   std::vector<std::string> ignored;  // modules that stay 16-bit, for the config

@@ -8,6 +8,8 @@
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/fp8_config.hpp"
+#include "scheme/modelopt_config.hpp"
+#include "scheme/modelopt_formats.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -42,6 +44,30 @@ bool modelopt_is_static(const Json& block) {
          std::all_of(members->begin(), members->end(), [](const auto& one) {
            return is_static(member(&one.second, "input_activations"), "dynamic");
          });
+}
+
+// ModelOpt's "NVFP4" has them by name, where no group of settings says more. A checkpoint with a
+// scale anywhere was calibrated, and what lacks one is told elsewhere.
+void check_named_static(Inventory& inventory) {
+  const Declaration* first = inventory.declared.first();
+  const auto config = first != nullptr ? read_modelopt_config(*first) : std::nullopt;
+  if (!config || config->algorithm != "NVFP4" || config->quantized_layers) return;
+  if (member(first->block, "config_groups") != nullptr) return;
+  std::int64_t count = 0;
+  const Module* example = nullptr;
+  for (const Draft& draft : inventory.drafts) {
+    const Module& module = draft.module;
+    if (has_activation_scale(module)) return;
+    if (module.scheme.producer != Producer::modelopt || !module.unreadable.empty()) continue;
+    if (!modelopt_algorithm_fits(config->algorithm, module)) continue;
+    if (count++ == 0) example = &module;
+  }
+  if (count == 0) return;
+  inventory.findings.push_back(
+      {Level::warning, "input-scale-missing", config->where,
+       fmt::format("quant_algo NVFP4, but no scale of activations at any of {} matrices such as {}",
+                   count, example->name),
+       "one for each matrix, or W4A16_NVFP4, which engines run without any"});
 }
 
 // What each producer's config says of a module.
@@ -92,6 +118,7 @@ class Asked {
 }  // namespace
 
 void check_static_activations(Inventory& inventory) {
+  check_named_static(inventory);
   const Asked asked(inventory);
   if (!asked.any()) return;
   // Experts that calibration never reached lack theirs: compared with each other elsewhere.

@@ -81,6 +81,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_unread_scales(validation);
   validate_drafts(validation);
   validate_experts(validation);
+  validate_gate_up_globals(validation);
   if (!is_part_of_model(checkpoint)) validate_layers(validation);
   validate_twice(validation);
   validate_biases(validation);

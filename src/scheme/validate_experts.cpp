@@ -113,51 +113,15 @@ void validate_shapes(Validation& validation, const std::string& path, const Laye
   }
 }
 
-// How gate and up of the same expert share their global scale. Both are kept, so it is no fault.
-struct SharedGlobals {
-  std::int64_t pairs = 0;
-  std::int64_t differ = 0;
-  float largest_ratio = 1.0F;
-  std::string first;
-};
-
-void count_globals(const Checkpoint& checkpoint, const Layer& layer, SharedGlobals& shared) {
-  const auto gates = layer.experts.find(Role::gate_proj);
-  const auto ups = layer.experts.find(Role::up_proj);
-  if (gates == layer.experts.end() || ups == layer.experts.end()) return;
-  for (const auto& [expert, gate] : gates->second) {
-    const auto up = ups->second.find(expert);
-    if (up == ups->second.end()) continue;
-    const auto a = global_scale_value(checkpoint, *gate);
-    const auto b = global_scale_value(checkpoint, *up->second);
-    if (!a || !b) continue;
-    ++shared.pairs;
-    if (*a == *b) continue;
-    if (shared.differ++ == 0) shared.first = gate->name;
-    if (*a > 0.0F && *b > 0.0F) {
-      shared.largest_ratio = std::max({shared.largest_ratio, *a / *b, *b / *a});
-    }
-  }
-}
-
 }  // namespace
 
 void validate_experts(Validation& validation) {
   const bool part = is_part_of_model(validation.checkpoint);
-  SharedGlobals shared;
   for (const auto& [path, layer] : layers_of(validation.identified)) {
     if (layer.experts.empty()) continue;
     if (!part) validate_complete(validation, path, layer);
     validate_shapes(validation, path, layer);
-    if (validation.depth >= Depth::scales) count_globals(validation.checkpoint, layer, shared);
   }
-  if (shared.differ == 0) return;
-  Finding finding{Level::info, "gate-up-global", shared.first,
-                  fmt::format("global scales of gate and up differ in {} of {} experts, by up to "
-                              "{:.3g} times",
-                              shared.differ, shared.pairs, shared.largest_ratio),
-                  "nothing: both are kept"};
-  validation.groups.add(Role::gate_proj, std::move(finding));
 }
 
 // Tensors that hold all experts of a layer hold the same ones.

@@ -98,17 +98,4 @@ void validate_nvfp4(Validation& validation, const Module& module) {
   validate_global(validation, module);
 }
 
-std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Module& module) {
-  const Fp4Parts parts = fp4_parts(module);
-  const TensorInfo* global = checkpoint.find(module.part(parts.global));
-  if (global == nullptr || parts.global.empty()) return std::nullopt;
-  // Of another type it is a fault of its own.
-  if (module.scheme.producer == Producer::modelopt && global->dtype != DType::f32) {
-    return std::nullopt;
-  }
-  const auto counts = count_scale_values(global->dtype, checkpoint.tensor(*global).view.bytes);
-  if (!counts || counts->values != 1 || !counts->has_number()) return std::nullopt;
-  return parts.divisor ? 1.0F / counts->largest : counts->largest;
-}
-
 }  // namespace fewbit

@@ -86,8 +86,10 @@ void validate_drafts(Validation& validation);
 void validate_schemes(Validation& validation);
 // Presence, types, shapes and values of the parts of GPTQ, AWQ and AutoRound.
 void validate_integer(Validation& validation, const Module& module);
-// Each layer holds experts 0 to E-1, and how gate and up share their global scales.
+// Each layer holds experts 0 to E-1, of one shape.
 void validate_experts(Validation& validation);
+// Gate and up that have global scales of their own.
+void validate_gate_up_globals(Validation& validation);
 // Numbers of experts of the fused tensors of a layer, and rows of its router.
 void validate_fused_counts(Validation& validation);
 // Modules that one layer lacks, or has in another shape than all others of its kind.
@@ -121,9 +123,5 @@ void validate_biases(Validation& validation);
 void validate_model(Validation& validation);
 // Sizes of matrices against config.json.
 void validate_config_sizes(Validation& validation);
-
-// The second factor of a module with one matrix, whoever wrote it; one over a divisor. Empty when
-// it is not one number.
-std::optional<float> global_scale_value(const Checkpoint& checkpoint, const Module& module);
 
 }  // namespace fewbit

@@ -44,6 +44,10 @@ def whole(name, settings, scheme, make):
     return case_of(name, modules, settings, scheme)
 
 
+def nv(rng, n, k):
+    return fp4(rng, n, k, divisor=1234.5)
+
+
 def mx(rng, n, k):
     return fp4(rng, n, k, mx=True)
 
@@ -77,7 +81,7 @@ def mlx():
 def cases():
     mx_config = config("mx_fp", group_size=32)
     yield whole("auto-round-mxfp4", mx_config, "AutoRound MXFP4", mx)
-    yield whole("auto-round-nvfp4", config("nv_fp", group_size=16), "AutoRound NVFP4", fp4)
+    yield whole("auto-round-nvfp4", config("nv_fp", group_size=16), "AutoRound NVFP4", nv)
     settings = config("nvfp4_v2", packing="auto_round:llm_compressor_nvfp4_e5m3", group_size=16)
     yield whole("auto-round-nvfp4-v2", settings, "AutoRound NVFP4", second_version)
     settings = config("fp8_e4m3", 8, "auto_round:fp8_static", group_size=-1, fmt="e4m3")

@@ -81,14 +81,15 @@ def integers(name, settings=None, scheme="compressed-tensors INT4", shape=(48, 6
     return case_of(name, modules, settings or config(args()), scheme)
 
 
-def fp4(rng, n, k, mx=False):
+def fp4(rng, n, k, mx=False, divisor=None):
+    """The divisor is one that gate and up of an expert share, else a random one."""
     codes = rng.integers(0, 16, (n, k))
     if mx:
         bytes_ = rng.integers(100, 129, (n, -(-k // 32))).astype(np.uint8)
         scales = np.exp2(bytes_.astype(np.float64) - 127)
         return {"weight_packed": pack_nibbles(codes), "weight_scale": bytes_}, E2M1[codes] * spread(scales, 1, 32, (n, k))
     scales = e4m3(np.exp2(rng.uniform(-5, 5, (n, k // 16))))
-    divisor = np.float32(rng.uniform(500, 4000))
+    divisor = np.float32(rng.uniform(500, 4000) if divisor is None else divisor)
     # The reciprocal, and its product with the scale, are rounded to f32.
     scale = (scales.astype(np.float32) * (np.float32(1) / divisor)).astype(np.float64)
     parts = {

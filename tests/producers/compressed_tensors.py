@@ -22,11 +22,14 @@ from compressed_matrices import (
 )
 
 
+SHARED = 1234.5  # the divisor of gate and up
+
+
 def four_bit_floats(name, settings, scheme, **more):
     rng = random(name)
     modules = {}
-    for projection, n, k in [("gate", 48, 64), ("up", 48, 64), ("down", 64, 48 + 16)]:
-        modules[f"{EXPERT}{projection}_proj"] = fp4(rng, n, k, **more)
+    for projection, n, k, divisor in [("gate", 48, 64, SHARED), ("up", 48, 64, SHARED), ("down", 64, 48 + 16, None)]:
+        modules[f"{EXPERT}{projection}_proj"] = fp4(rng, n, k, divisor=divisor, **more)
     return case_of(name, modules, settings, scheme)
 
 
@@ -74,8 +77,8 @@ def mixed():
     rng = random(name)
     four, eight = Integers(rng, 48, 64), Integers(rng, 64, 64, bits=8, group=0)
     modules = {
-        f"{EXPERT}up_proj": fp4(rng, 48, 64),
-        f"{EXPERT}gate_proj": fp4(rng, 48, 64),
+        f"{EXPERT}up_proj": fp4(rng, 48, 64, divisor=SHARED),
+        f"{EXPERT}gate_proj": fp4(rng, 48, 64, divisor=SHARED),
         f"{EXPERT}down_proj": (four.parts, four.values),
         "model.layers.0.self_attn.q_proj": fp8(rng, 64, 64, "channel"),
         "model.layers.0.self_attn.o_proj": (eight.parts, eight.values),
@@ -131,7 +134,7 @@ def published(name, turned=False):
         "config_groups": groups,
         "ignore": ["lm_head", r"re:.*mlp\.gate$", r"re:.*layers\.1\..*"],
     }
-    modules = {f"{EXPERT}{part}_proj": fp4(rng, 64, 64) for part in ("gate", "up", "down")}
+    modules = {f"{EXPERT}{part}_proj": fp4(rng, 64, 64, divisor=SHARED) for part in ("gate", "up", "down")}
     modules |= {f"model.layers.0.self_attn.{part}_proj": fp8(rng, 64, 64, "channel") for part in "qkvo"}
     case = case_of(name, modules, {"quantization_config": block}, "compressed-tensors")
     plain_modules = ["layers.0.mlp.gate", "layers.1.mlp.gate"]

@@ -131,7 +131,7 @@ def module_rules():
 def stale_configs():
     """A release that was quantized again, with the first quantizer's config left in config.json."""
     case = modelopt_model("stale-config")
-    hf_quant = {"quant_algo": "NVFP4", "exclude_modules": list(EXCLUDED)}
+    hf_quant = {"quant_algo": "W4A16_NVFP4", "exclude_modules": list(EXCLUDED)}
     case.files["hf_quant_config.json"] = {"producer": {"name": "modelopt"}, "quantization": hf_quant}
     case.config["expert_dtype"] = "fp4"
     case.config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}

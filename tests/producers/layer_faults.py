@@ -44,7 +44,7 @@ def model(name, quantized=False, draft=False):
     if draft:
         tensors |= {f"model.layers.{LAYERS}.mlp.{part}_proj.weight": matrix(rng, *SIZES[part]) for part in ("up", "down")}
         tensors[f"model.layers.{LAYERS}.eh_proj.weight"] = matrix(rng, HIDDEN, 2 * HIDDEN)
-    block = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*.gate", "*shared*", "*layers.0.*"]}
+    block = {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["*.gate", "*shared*", "*layers.0.*"]}
     return Case(name, tensors, CONFIG | ({"quantization_config": block} if quantized else {}))
 
 

@@ -42,7 +42,7 @@ def plain_values():
             case.faults = ("tensor-dtype",)
             yield case
     # Masks and sinks hide what they hide.
-    case = Case("no-fault-masks", {}, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*attn*"]}})
+    case = Case("no-fault-masks", {}, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["*attn*"]}})
     case.tensors = nvfp4(random("masks"), LAYER + "mlp.down_proj", HIDDEN, INNER)
     case.tensors[ATTENTION + "attention_mask"] = np.full((4, 4), -np.inf, np.float32)
     case.tensors[ATTENTION + "sinks"] = bf16(np.full(4, -np.inf))
@@ -143,7 +143,7 @@ def quantized_routers():
         case = Case(
             f"fault-router-{name}",
             nvfp4(random(name), LAYER + name, 16, HIDDEN),
-            {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+            {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}},
         )
         case.faults = ("router-quantized",)
         yield case

@@ -11,16 +11,16 @@ PROJECTION = "model.layers.0.mlp.{}_proj"
 CONFIG = {
     "quantization_config": {
         "quant_method": "modelopt",
-        "quant_algo": "NVFP4",
+        "quant_algo": "W4A16_NVFP4",
         "ignore": ["lm_head"],
     }
 }
 
 
-def matrix(rng, n, k):
+def matrix(rng, n, k, factor=None):
     codes = rng.integers(0, 16, (n, k))
     scales = e4m3(np.exp2(rng.uniform(-5, 5, (n, k // 16))))
-    factor = np.float32(rng.uniform(0.001, 0.1))
+    factor = np.float32(rng.uniform(0.001, 0.1) if factor is None else factor)
     # The product of scale and factor is rounded to f32 before the code comes in.
     scale = (scales.astype(np.float32) * factor).astype(np.float64)
     values = E2M1[codes] * spread(scale, 1, 16, (n, k))
@@ -32,7 +32,7 @@ def whole(name, config=CONFIG, files=None):
     tensors, values, schemes = {}, {}, {}
     for projection, n, k in [("gate", 48, 32), ("up", 48, 32), ("down", 32, 48)]:
         module = PROJECTION.format(projection)
-        parts, values[f"{module}.weight"] = matrix(rng, n, k)
+        parts, values[f"{module}.weight"] = matrix(rng, n, k, 0.0123 if projection != "down" else None)
         tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
         schemes[module] = "ModelOpt NVFP4"
     tensors["model.norm.weight"] = bf16(np.ones(32))
@@ -64,6 +64,36 @@ def without_scale():
     case.tensors.pop("model.layers.0.mlp.up_proj.weight_scale")
     case.faults = ("scale-missing",)
     return case
+
+
+def activations(name, rule="", scales=False, **changes):
+    """NVFP4 by name has a scale of activations at each matrix; W4A16_NVFP4 and settings without them do not."""
+    config = {"quantization_config": CONFIG["quantization_config"] | {"quant_algo": "NVFP4"} | changes}
+    case = whole(f"modelopt-nvfp4-activations-{name}", config)
+    for module in [module for module in case.schemes if scales and "proj" in module]:
+        case.tensors[f"{module}.input_scale"] = np.float32(0.002)
+    case.faults = (rule,) if rule else ()
+    return case
+
+
+def activation_cases():
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}
+    fixed = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+    yield activations("scales", scales=True)
+    yield activations("no-scales", "input-scale-missing")
+    yield activations("no-scales-lower-case", "input-scale-missing", quant_algo="nvfp4")
+    yield activations("none", config_groups={"group_0": group | {"input_activations": None}})
+    yield activations("group", "input-scale-missing", config_groups={"group_0": group | {"input_activations": fixed}})
+    case = activations("hf-file", "input-scale-missing")
+    case.config = {}
+    case.files["hf_quant_config.json"] = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
+    yield case
+    for projection in ("up", "down"):
+        case = whole(f"modelopt-nvfp4-globals-{projection}")
+        module = PROJECTION.format(projection)
+        case.tensors[f"{module}.weight_scale_2"] = np.float32(0.0246)
+        case.faults, case.values = (("gate-up-global",) if projection == "up" else ()), {}
+        yield case
 
 
 def masks():
@@ -129,7 +159,7 @@ def cases():
         files={
             "hf_quant_config.json": {
                 "producer": {"name": "modelopt"},
-                "quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]},
+                "quantization": {"quant_algo": "W4A16_NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]},
             }
         },
     )
@@ -137,6 +167,7 @@ def cases():
     yield stacked("modelopt-nvfp4-stacked-factors", True, "", "_")
     yield stacked("modelopt-nvfp4-stacked-dots", True, ".weight", ".")
     yield without_scale()
+    yield from activation_cases()
     yield masks()
     yield empty(0, 32)
     yield empty(48, 0)

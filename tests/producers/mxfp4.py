@@ -99,7 +99,7 @@ def transposed(name, model_type, quantized=("gate_up", "down")):
     config = {
         "model_type": model_type,
         "hidden_size": 64,
-        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]},
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]},
     }
     return Case(name, tensors, config, {}, dict.fromkeys(values, "ModelOpt NVFP4"), values)
 

@@ -83,7 +83,7 @@ def modelopt_model(name):
     tensors = backbone(rng)
     for module, n, k in projections():
         tensors |= nvfp4(rng, module, n, k)
-    block = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": list(EXCLUDED)}
+    block = {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": list(EXCLUDED)}
     return Case(name, tensors, config(quantization_config=block))
 
 

@@ -121,7 +121,7 @@ TEST_F(QuantizeCheckpoint, BothConfigPlacesAreWrittenAndOtherKeysKept) {
   }
   const Json& block = *config.find("quantization_config");
   EXPECT_EQ(*block.find("quant_method")->as_string(), "modelopt");
-  EXPECT_EQ(*block.find("quant_algo")->as_string(), "NVFP4");
+  EXPECT_EQ(*block.find("quant_algo")->as_string(), "W4A16_NVFP4");
   EXPECT_EQ(block.find("group_size")->as_int64(), 16);
   EXPECT_EQ(*block.find("producer")->find("name")->as_string(), "fewbit");
   const std::string ignored = block.find("ignore")->dump();
@@ -130,7 +130,7 @@ TEST_F(QuantizeCheckpoint, BothConfigPlacesAreWrittenAndOtherKeysKept) {
                              Not(HasSubstr("norm")), Not(HasSubstr("experts"))));
   const Json hf = *Json::parse(file_content(output_ / "hf_quant_config.json"), "hf");
   EXPECT_EQ(hf.find("quantization")->find("exclude_modules")->dump(), ignored);
-  EXPECT_EQ(*hf.find("quantization")->find("quant_algo")->as_string(), "NVFP4");
+  EXPECT_EQ(*hf.find("quantization")->find("quant_algo")->as_string(), "W4A16_NVFP4");
 }
 
 TEST_F(QuantizeCheckpoint, AttentionIsQuantizedWhenAsked) {
@@ -145,6 +145,37 @@ TEST_F(QuantizeCheckpoint, AttentionIsQuantizedWhenAsked) {
   EXPECT_THAT(identified.findings, IsEmpty());
   EXPECT_EQ(identified.find(0, Role::o_proj)->scheme, nvfp4_scheme());
   EXPECT_EQ(identified.find(0, Role::router)->scheme, plain_scheme(DType::bf16));
+}
+
+float global_of(const Checkpoint& checkpoint, const std::string& module) {
+  const auto tensor = canonicalize(checkpoint, *identify(checkpoint)->find(module));
+  EXPECT_TRUE(tensor) << tensor.error().message();
+  return tensor->global_scale;
+}
+
+TEST_F(QuantizeCheckpoint, PartsThatEnginesFuseShareTheGlobalScaleOfTheirLargestWeight) {
+  SmallCheckpoint small = SmallCheckpoint::bf16();
+  const std::string attention = "model.layers.0.self_attn.";
+  small.add_bf16(expert0 + "gate_proj.weight", {16, 32}, {1.0F, -2.0F});
+  small.add_bf16(expert0 + "up_proj.weight", {16, 32}, {-5.25F, 1.0F});
+  small.add_bf16(attention + "k_proj.weight", {16, 32}, {7.0F, 1.0F});
+  QuantizeOptions options;
+  options.attention = true;
+  ASSERT_TRUE(quantize(small, options));
+  const Checkpoint checkpoint = result();
+  const auto scale = [](float largest) { return largest / 2688.0F; };
+  EXPECT_EQ(global_of(checkpoint, expert0 + "gate_proj"), scale(5.25F));
+  EXPECT_EQ(global_of(checkpoint, expert0 + "up_proj"), scale(5.25F));
+  EXPECT_NE(global_of(checkpoint, expert0 + "down_proj"), scale(5.25F));
+  const std::string expert1 = "model.layers.0.mlp.experts.1.";
+  EXPECT_NE(global_of(checkpoint, expert1 + "up_proj"), scale(5.25F));
+  EXPECT_EQ(global_of(checkpoint, expert1 + "up_proj"),
+            global_of(checkpoint, expert1 + "gate_proj"));
+  for (const char* part : {"q_proj", "k_proj", "v_proj"}) {
+    EXPECT_EQ(global_of(checkpoint, attention + part), scale(7.0F)) << part;
+  }
+  EXPECT_NE(global_of(checkpoint, attention + "o_proj"), scale(7.0F));
+  EXPECT_THAT(validate(checkpoint, *identify(checkpoint)), IsEmpty());
 }
 
 TEST_F(QuantizeCheckpoint, FusedExpertsStayFusedWithAGlobalScaleEach) {

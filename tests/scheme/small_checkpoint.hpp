@@ -71,10 +71,10 @@ class SmallCheckpoint {
       out.add_nvfp4(expert + "down_proj", hidden, inner);
     }
     out.file("config.json", config(R"("quantization_config": {"quant_method": "modelopt",
-        "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.0.mlp.gate",
+        "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head", "model.layers.0.mlp.gate",
         "model.layers.0.self_attn*"]},)"));
     return out.file("hf_quant_config.json", R"({"producer": {"name": "modelopt"},
-        "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head",
+        "quantization": {"quant_algo": "W4A16_NVFP4", "exclude_modules": ["lm_head",
         "model.layers.0.mlp.gate", "model.layers.0.self_attn*"]}})");
   }
 

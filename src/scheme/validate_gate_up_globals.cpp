@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global scales of gate and up that differ. Engines fuse the two and have one global scale for
+// both: that of gate in experts, one of the two in other MLPs. GGUF's are applied tensor by tensor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "core/convert.hpp"
+#include "scheme/fp4.hpp"
+#include "scheme/validation.hpp"
+
+namespace fewbit {
+namespace {
+
+struct Pair {
+  const Module* gate = nullptr;
+  const Module* up = nullptr;
+};
+
+std::vector<Pair> pairs_of(const Identified& identified) {
+  std::map<std::tuple<std::string, int, bool>, Pair> pairs;
+  for (const Module& module : identified.modules) {
+    if (module.scheme.producer == Producer::gguf || !module.unreadable.empty()) continue;
+    const bool shared =
+        module.role == Role::shared_gate_proj || module.role == Role::shared_up_proj;
+    const bool gate = module.role == Role::gate_proj || module.role == Role::shared_gate_proj;
+    const bool up = module.role == Role::up_proj || module.role == Role::shared_up_proj;
+    if (!gate && !up) continue;
+    const std::string parent = module.name.substr(0, module.name.rfind('.') + 1);
+    Pair& pair = pairs[{parent, module.expert, shared}];
+    (gate ? pair.gate : pair.up) = &module;
+  }
+  std::vector<Pair> out;
+  for (const auto& [key, pair] : pairs) {
+    if (pair.gate != nullptr && pair.up != nullptr) out.push_back(pair);
+  }
+  return out;
+}
+
+// Factors of the weights, one or one an expert; one over a divisor. Empty where they are of no type
+// that holds them.
+std::vector<float> global_scales(const Checkpoint& checkpoint, const Module& module) {
+  const Fp4Parts parts = fp4_parts(module);
+  const TensorInfo* global =
+      parts.global.empty() ? nullptr : checkpoint.find(module.part(parts.global));
+  // Of another type it is a fault of its own.
+  const bool modelopt = module.scheme.producer == Producer::modelopt;
+  if (global == nullptr || (modelopt && global->dtype != DType::f32)) return {};
+  const TensorView view = checkpoint.tensor(*global).view;
+  std::vector<float> values(view.bytes.size() * 8 /
+                            static_cast<std::size_t>(dtype_bits(view.dtype)));
+  if (!convert_to_f32(view.dtype, view.bytes, values)) return {};
+  if (parts.divisor) {
+    for (float& value : values) value = 1.0F / value;
+  }
+  return values;
+}
+
+// What one kind of pairs has.
+struct Globals {
+  std::int64_t pairs = 0;
+  std::int64_t differ = 0;
+  float ratio = 1.0F;  // the largest
+  const Module* first = nullptr;
+
+  void add(const Module& gate, float a, float b) {
+    if (!std::isfinite(a) || !std::isfinite(b)) return;
+    ++pairs;
+    if (a == b) return;
+    ++differ;
+    if (first == nullptr) first = &gate;
+    if (a > 0.0F && b > 0.0F) ratio = std::max({ratio, a / b, b / a});
+  }
+
+  // A role of its own for each kind, so that neither hides the other.
+  void report(Validation& validation, Role role, std::string_view what,
+              std::string_view engines) const {
+    if (differ == 0) return;
+    validation.groups.add(
+        role,
+        {Level::warning, "gate-up-global", first->name,
+         fmt::format("global scales of gate and up differ in {} of {} {}, by up to {:.3g} times",
+                     differ, pairs, what, ratio),
+         fmt::format("one for both: engines that {} wrong by up to {:.3g} times", engines, ratio)});
+  }
+};
+
+}  // namespace
+
+void validate_gate_up_globals(Validation& validation) {
+  if (validation.depth < Depth::scales) return;
+  Globals experts;
+  Globals others;
+  for (const Pair& pair : pairs_of(validation.identified)) {
+    const std::vector<float> gate = global_scales(validation.checkpoint, *pair.gate);
+    const std::vector<float> up = global_scales(validation.checkpoint, *pair.up);
+    const std::size_t count = std::max(gate.size(), up.size());
+    const std::size_t fewer = std::min(gate.size(), up.size());
+    if (fewer != count && fewer != 1) continue;
+    Globals& globals = pair.gate->expert == -1 ? others : experts;
+    for (std::size_t i = 0; i < count; ++i) {
+      globals.add(*pair.gate, gate[gate.size() == 1 ? 0 : i], up[up.size() == 1 ? 0 : i]);
+    }
+  }
+  experts.report(validation, Role::gate_proj, "experts", "take gate's compute up");
+  others.report(validation, Role::shared_gate_proj, "MLPs",
+                "take one of the two compute the other");
+}
+
+}  // namespace fewbit
