@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from cli_case import FEWBIT, MODEL, SOURCE, Copy, run, run_json, write_tensors
+from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, SOURCE, Copy, run, run_json, write_tensors
 
 
 class Convert(unittest.TestCase):
@@ -73,15 +73,14 @@ class Perplexity(unittest.TestCase):
         self.assertAlmostEqual(self.eval(SOURCE, "bf16"), want, delta=0.005 * want)
 
     def test_of_its_quantized_experts_and_of_these_decoded(self):
-        want = json.loads((SOURCE / "rtn_reference.json").read_text())["results"]["nvfp4"]["perplexity"]
         with tempfile.TemporaryDirectory() as folder:
             quantized, decoded = pathlib.Path(folder, "q"), pathlib.Path(folder, "d")
             run_json(self, "quantize", SOURCE, "-o", quantized)
             run_json(self, "convert", quantized, "-o", decoded, "--to", "bf16")
             low_bit = self.eval(quantized, "f32")
-            self.assertAlmostEqual(low_bit, want, delta=0.15)
+            self.assertAlmostEqual(low_bit, REFERENCE_PERPLEXITY, delta=0.01)
             self.assertAlmostEqual(self.eval(decoded, "f32"), low_bit, delta=0.002 * low_bit)
-            self.assertAlmostEqual(self.eval(quantized, "bf16"), want, delta=0.005 * want)
+            self.assertAlmostEqual(self.eval(quantized, "bf16"), REFERENCE_PERPLEXITY, delta=0.005 * low_bit)
 
     def test_lost_output_is_a_failure(self):
         for args in (("check", MODEL), ("inspect", MODEL, "--json"), ("check", "/nonexistent")):

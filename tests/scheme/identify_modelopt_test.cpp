@@ -106,14 +106,14 @@ TEST(IdentifyModelopt, PlacesThatDifferAreReported) {
   EXPECT_THAT(found.findings,
               Contains(AllOf(rule("config-places-differ"),
                              Field(&Finding::found, "quant_algo FP8, 1 excluded entries"),
-                             Field(&Finding::expected, HasSubstr("quant_algo NVFP4, 3")))));
+                             Field(&Finding::expected, HasSubstr("quant_algo W4A16_NVFP4, 3")))));
 }
 
 TEST(IdentifyModelopt, AGroupSizeThatTheScalesContradictIsReported) {
   const auto with = [](const std::string& size) {
     SmallCheckpoint small = SmallCheckpoint::modelopt();
     small.file("hf_quant_config.json",
-               R"({"quantization": {"quant_algo": "NVFP4", "group_size": )" + size +
+               R"({"quantization": {"quant_algo": "W4A16_NVFP4", "group_size": )" + size +
                    R"(, "exclude_modules": ["lm_head",
         "model.layers.0.mlp.gate", "model.layers.0.self_attn*"]}})");
     return identified(small).findings;
