@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -43,8 +44,8 @@ std::vector<Pair> pairs_of(const Identified& identified) {
   return out;
 }
 
-// Factors of the weights, one or one an expert; one over a divisor. Empty where they are of no type
-// that holds them.
+// Factors of the weights, one or one an expert; one over a divisor. Empty where they are of another
+// shape, or of no type that holds them.
 std::vector<float> global_scales(const Checkpoint& checkpoint, const Module& module) {
   const Fp4Parts parts = fp4_parts(module);
   const TensorInfo* global =
@@ -55,6 +56,8 @@ std::vector<float> global_scales(const Checkpoint& checkpoint, const Module& mod
   const TensorView view = checkpoint.tensor(*global).view;
   std::vector<float> values(view.bytes.size() * 8 /
                             static_cast<std::size_t>(dtype_bits(view.dtype)));
+  const bool each = module.experts > 0 && std::ssize(values) == module.experts;
+  if (values.size() != 1 && !each) return {};
   if (!convert_to_f32(view.dtype, view.bytes, values)) return {};
   if (parts.divisor) {
     for (float& value : values) value = 1.0F / value;

@@ -277,14 +277,13 @@ class Reports(unittest.TestCase):
         self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
         self.assertEqual(run("explain").returncode, 2)
 
-    def test_prepare_for_another_engine_needs_its_device_and_refuses_what_it_can_not_hold(self):
+    def test_prepare_for_another_engine_needs_its_device(self):
         with tempfile.TemporaryDirectory() as folder:
             args = ("prepare", MODEL, "-o", pathlib.Path(folder) / "out", "--backend", "marlin")
             self.assertIn("needs a CUDA device, has CPU", run(*args).stderr)
-            # The kernels have one global scale for gate and up; this model has two.
+            # The kernels have one global scale for gate and up, as this model has.
             result = run(*args, "--device", "sm_90")
-            self.assertEqual(result.returncode, 1)
-            self.assertIn("gate and up of 16 experts have two global scales", result.stderr)
+            self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_check_asks_for_any_device(self):
         report = run_json(self, "check", MODEL, "--device", "sm_90")
