@@ -200,7 +200,7 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
   ProgressBar bar("checking", Unit::modules);
   std::vector<Finding> found =
       validate(report.checkpoint, report.identified, options.depth(), bar.callback());
-  if (was_interrupted()) return Error{ErrorCode::cancelled, "stopped by a signal", options.path};
+  if (was_interrupted()) return bar.stopped(options.path);
   return found;
 }
 
@@ -281,12 +281,18 @@ void print_findings(const std::vector<Finding>& findings, bool headers_only) {
 
 // `explain --engine` has the reasons.
 void print_engines(const Report& report) {
-  std::string text;
+  std::string chosen;
+  std::string none;
   for (const Selection& selection : report.engines) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", engine_name(selection.engine),
-                        selection.chosen.empty() ? "none" : selection.chosen);
+    const char* name = engine_name(selection.engine);
+    if (selection.chosen.empty()) {
+      none += fmt::format("{}{} ({})", none.empty() ? "" : ", ", name, selection.candidates.size());
+    } else {
+      chosen += fmt::format("{}{} {}", chosen.empty() ? "" : ", ", name, selection.chosen);
+    }
   }
-  print_out("  other engines there would choose: {}\n", text);
+  if (!chosen.empty()) print_out("  other engines there would choose: {}\n", chosen);
+  if (!none.empty()) print_out("  none of the backends described here takes it: {}\n", none);
 }
 
 void print_layer(const Report& report) {

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "progress.hpp"
+
 namespace fewbit::cli {
 
 void add_json_option(CLI::App& command, CommonOptions& options) {
@@ -95,6 +97,11 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
       return;
     }
     std::fflush(stdout);
+    if (result.error().code == ErrorCode::cancelled) {
+      exit_code = exit_stopped;
+      print_error(told_by_signal(result.error()), options.json);
+      return;
+    }
     if (is_usage_error(result.error())) {
       exit_code = usage_error(result.error(), options.json);
       return;

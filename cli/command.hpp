@@ -18,8 +18,8 @@
 
 namespace fewbit::cli {
 
-// 0 fine, 1 findings or failure, 2 usage.
-enum ExitCode { exit_fine = 0, exit_failure = 1, exit_usage = 2 };
+// 0 fine, 1 findings or failure, 2 usage; exit_stopped: the program ends by the signal itself.
+enum ExitCode { exit_fine = 0, exit_failure = 1, exit_usage = 2, exit_stopped = 128 };
 
 // Options that many commands have.
 struct CommonOptions {

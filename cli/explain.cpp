@@ -3,7 +3,6 @@
 // any engine, and of published layers without a checkpoint.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -60,17 +59,14 @@ Result<Question> question_of(const Options& options) {
 
 // A forced backend that refuses is worth its own words; for the rest there is the table.
 std::string way_out(const Error& error, const Selection& selection, bool convertible) {
+  const std::string none = none_of_them_text(selection);
+  // The table has the rest of it.
+  if (!error.what.starts_with(none)) return "error: " + printable_message(error.message()) + "\n";
   if (selection.engine != Engine::fewbit) {
-    return fmt::format("error: no backend of {} takes it as it is\n",
-                       engine_name(selection.engine));
+    return fmt::format("error: {} as it is; its others are not known here\n", none);
   }
-  const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                                    [](const Candidate& c) { return c.refusals.empty(); });
-  if (possible || is_usage_error(error))
-    return "error: " + printable_message(error.message()) + "\n";
-  if (!convertible) return "error: no backend can run it\n";
-  return "error: no backend can run it; `fewbit convert DIR -o OUT --to bf16` writes weights that "
-         "one can\n";
+  if (!convertible) return "error: " + none + "\n";
+  return "error: " + none + "; `fewbit convert DIR -o OUT --to bf16` writes weights that one can\n";
 }
 
 struct Answer {

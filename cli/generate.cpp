@@ -106,9 +106,16 @@ Result<int> run_generate(Options& options) {
     options.generate.on_token = [](std::int32_t) { return !was_interrupted(); };
   }
   FEWBIT_TRY(const Generation g, generate(loaded.model, *prompt, options.generate));
+  const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
   if (was_interrupted()) {
-    printer.finish();
-    return Error{ErrorCode::cancelled, "stopped by a signal", "generate"};
+    if (!options.json) {
+      printer.finish();
+      print_out("\n");
+    }
+    return Error{
+        ErrorCode::cancelled,
+        fmt::format("stopped after {} of {} tokens", new_tokens, options.generate.max_new_tokens),
+        options.path};
   }
   if (options.json) {
     FEWBIT_TRY(const Json out, generation_json(options, loaded, g));
@@ -116,7 +123,6 @@ Result<int> run_generate(Options& options) {
     return exit_fine;
   }
   printer.finish();
-  const auto new_tokens = static_cast<std::int64_t>(g.ids.size()) - g.prompt_tokens;
   print_out("\n");
   std::fflush(stdout);
   if (new_tokens < options.generate.max_new_tokens && !g.stopped_by_eos) {

@@ -13,6 +13,7 @@
 #include "checkpoint/mapped_file.hpp"
 #include "command.hpp"
 #include "printable.hpp"
+#include "progress.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -86,7 +87,8 @@ bool is_unknown_command(const CLI::App& app, const std::vector<std::string>& wor
 int run(int argc, char** argv, bool json) {
   CLI::App app{
       "fewbit reads, checks, quantizes and runs low-bit checkpoints of Mixture-of-Experts language "
-      "models.\nExit codes: 0 fine, 1 findings or failure, 2 usage.",
+      "models.\nExit codes: 0 fine, 1 findings or failure, 2 usage; stopped by a signal: that "
+      "signal.",
       "fewbit"};
   app.set_version_flag("--version", "fewbit " FEWBIT_VERSION);
   app.require_subcommand(1);
@@ -135,5 +137,6 @@ int main(int argc, char** argv) {
     write_err("error: the output could not be written\n");
     return exit_failure;
   }
+  if (exit_code == exit_stopped) end_by_signal();
   return exit_code;
 }

@@ -14,15 +14,24 @@
 namespace fewbit::cli {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t interrupted = 0;  // the signal
 
-void note_interrupt(int /*signal*/) { interrupted = 1; }
+void note_interrupt(int signal) { interrupted = signal; }
 
 void install_handlers() {
   struct sigaction action {};
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    // nohup and the jobs of a script ignore some of them.
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+}
+
+const char* signal_name(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
 }
 
 std::string amount(Unit unit, double value) {
@@ -44,6 +53,20 @@ void catch_interrupts() { install_handlers(); }
 
 bool was_interrupted() { return interrupted != 0; }
 
+Error told_by_signal(Error error) {
+  constexpr std::string_view begin = "stopped ";
+  if (interrupted == 0 || !error.what.starts_with(begin)) return error;
+  error.what = fmt::format("stopped by {} {}", signal_name(interrupted),
+                           std::string_view(error.what).substr(begin.size()));
+  return error;
+}
+
+void end_by_signal() {
+  const int signal = interrupted != 0 ? interrupted : SIGTERM;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 ProgressBar::ProgressBar(std::string label, Unit unit)
     : label_(std::move(label)),
       unit_(unit),
@@ -61,6 +84,8 @@ void ProgressBar::clear() {
 }
 
 bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
+  done_ = done;
+  total_ = total;
   if (interrupted != 0) return false;
   const Clock::time_point now = Clock::now();
   if (done >= total) clear();  // what comes next may go to the same terminal
@@ -80,6 +105,12 @@ bool ProgressBar::update(std::uint64_t done, std::uint64_t total) {
     print_err("  {:.0f} s left", static_cast<double>(total - done) / rate);
   std::fflush(stderr);
   return true;
+}
+
+Error ProgressBar::stopped(std::string where) const {
+  return {ErrorCode::cancelled,
+          fmt::format("stopped after {} of {}", done_, amount(unit_, static_cast<double>(total_))),
+          std::move(where)};
 }
 
 ProgressFn ProgressBar::callback() {

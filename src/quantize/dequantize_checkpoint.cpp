@@ -309,7 +309,7 @@ class Job {
     done_ += bytes;
     if (!options_.progress || options_.progress(done_, report_.output_bytes)) return {};
     return Error{ErrorCode::cancelled,
-                 fmt::format("cancelled after {} of {} bytes", done_, report_.output_bytes), ""};
+                 fmt::format("stopped after {} of {} bytes", done_, report_.output_bytes), ""};
   }
 
   const Checkpoint& source_;

@@ -113,7 +113,7 @@ class Job {
     done_ += bytes;
     if (!options_.progress || options_.progress(done_, source_.total_bytes())) return {};
     return Error{ErrorCode::cancelled,
-                 fmt::format("cancelled after {} of {} bytes", done_, source_.total_bytes()), ""};
+                 fmt::format("stopped after {} of {} bytes", done_, source_.total_bytes()), ""};
   }
 
   const Checkpoint& source_;

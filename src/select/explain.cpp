@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "fewbit/selection.hpp"
-#include "select/backend.hpp"
+#include "select/select.hpp"
 
 namespace fewbit {
 namespace {
@@ -77,9 +77,16 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
 
 std::string chosen_text(const Selection& selection) {
   if (!selection.chosen.empty()) return selection.chosen + (selection.forced ? ", forced" : "");
-  const bool possible = std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                                    [](const Candidate& c) { return c.refusals.empty(); });
-  return possible ? "none: the forced one can't run it" : "none: no backend can run it";
+  // One that is chosen by itself was not: another one was forced.
+  for (const Candidate& c : selection.candidates) {
+    if (c.refusals.empty() && c.only_forced.empty()) return "none: the forced one can't run it";
+  }
+  std::string by_name;
+  for (const Candidate& c : selection.candidates) {
+    if (c.refusals.empty()) by_name += (by_name.empty() ? "" : ", ") + c.backend;
+  }
+  return "none: " + none_of_them_text(selection) +
+         (by_name.empty() ? "" : " unless forced: " + by_name);
 }
 
 }  // namespace

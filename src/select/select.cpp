@@ -85,7 +85,7 @@ Result<std::string> choose(const Selection& selection, const std::string& where)
       return candidate.backend;
     }
   }
-  return Error{ErrorCode::unsupported, "no backend can run it:" + all, where};
+  return Error{ErrorCode::unsupported, none_of_them_text(selection) + ":" + all, where};
 }
 
 std::vector<RankedBackend> backends_for(Engine engine, const MoeProblem& problem,
@@ -203,6 +203,15 @@ const char* reason_name(Reason reason) {
       return "engine";
   }
   return "unknown";
+}
+
+std::string none_of_them_text(const Selection& selection) {
+  const std::size_t count = selection.candidates.size();
+  if (selection.engine == Engine::fewbit) {
+    return fmt::format("none of fewbit's {} backends can run it", count);
+  }
+  return fmt::format("none of the {} backends of {} described here can run it", count,
+                     engine_name(selection.engine));
 }
 
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,

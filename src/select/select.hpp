@@ -20,6 +20,9 @@ std::vector<Refusal> refusals_of(const Backend& backend, const LinearProblem& pr
 // "isa: needs avx512, has avx2; shape: needs hidden_size % 16 = 0, has 2050"
 std::string refusals_text(const std::vector<Refusal>& refusals);
 
+// "none of the 2 backends of SGLang described here can run it": an engine may have others.
+std::string none_of_them_text(const Selection& selection);
+
 // As select_backend, with `chosen` empty when no backend can run it: the table is complete anyway.
 // Error invalid_argument: a problem that makes no sense.
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,

@@ -224,7 +224,8 @@ class Scratch(unittest.TestCase):
 
     def interrupt(self, source, seconds, kind=signal.SIGKILL):
         process = subprocess.Popen([FEWBIT, "prepare", source, "-o", self.out],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         time.sleep(seconds)
         process.send_signal(kind)
         return process.wait(timeout=60)

@@ -264,7 +264,7 @@ class Reports(unittest.TestCase):
         self.assertLess(chosen[0], table[0])
         self.assertIn("  Mixtral-8x7B: bf16, ", run("explain", "--help").stdout)
         none = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_90").stdout
-        self.assertIn("chosen   none: no backend can run it", none)
+        self.assertIn("chosen   none: none of fewbit's 4 backends can run it", none)
 
     def test_explain_knows_published_layers(self):
         args = ("explain", "--problem", "Qwen3-30B-A3B/gptq-int4-g128", "--engine", "vllm")
@@ -288,7 +288,12 @@ class Reports(unittest.TestCase):
     def test_check_asks_for_any_device(self):
         report = run_json(self, "check", MODEL, "--device", "sm_90")
         self.assertEqual([e["chosen"] for e in report["engines"]], ["marlin", "", ""])
-        self.assertIn("vLLM marlin", run("check", MODEL, "--device", "sm_90").stdout)
+        text = run("check", MODEL, "--device", "sm_90").stdout
+        self.assertIn("vLLM marlin", text)
+        self.assertIn("none of the backends described here takes it: SGLang (2), FlashInfer (5)", text)
+        other = run("explain", MODEL, "--engine", "sglang", "--device", "sm_90")
+        self.assertIn("none of the 2 backends of SGLang described here can run it", other.stdout)
+        self.assertIn("none of the 2 backends of SGLang described here can run it", other.stderr)
         foreign = run_json(self, "backends", "--foreign", "--device", "xpu")
         self.assertTrue(all(not b["runs_here"] for b in foreign))
         self.assertEqual([b["name"] for b in foreign if b["usable"]],

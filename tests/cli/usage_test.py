@@ -6,12 +6,16 @@ usage: usage_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
 import pathlib
+import re
+import signal
 import struct
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-from cli_case import MODEL, run, run_json, write_tensors
+from cli_case import FEWBIT, MODEL, run, run_json, write_tensors
 
 
 class Terminal(unittest.TestCase):
@@ -148,6 +152,44 @@ class Usage(unittest.TestCase):
         result = run("generate", MODEL, "--prompt", "word " * 600)
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("512", result.stderr)
+
+
+class Signals(unittest.TestCase):
+    """Stopped work ends by the signal itself, so that a shell's loop ends too."""
+
+    def start(self, *args):
+        def as_in_a_terminal():
+            for kind in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(kind, signal.SIG_DFL)
+
+        return subprocess.Popen([FEWBIT, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, preexec_fn=as_in_a_terminal)
+
+    def test_generate_ends_its_line_and_dies_of_the_signal(self):
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            process = self.start("generate", MODEL, "--prompt", "Once", "--max-tokens", 480, "--threads", 1)
+            first = process.stdout.read(1)
+            process.send_signal(kind)
+            out, err = process.communicate(timeout=100)
+            self.assertEqual((first, process.returncode), ("O", -kind), err)
+            self.assertTrue(out.endswith("\n"))
+            self.assertRegex(err, f"^error: {re.escape(str(MODEL))}: stopped by {kind.name} after [0-9]+ of 480 tokens\n$")
+
+    def test_eval_dies_of_it_in_the_same_words(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "long.txt")
+            text.write_text((MODEL / "val.txt").read_text() * 4)
+            for seconds in (0.5, 1, 2, 4, 8):  # too early: before there is anything to clean up
+                process = self.start("eval", MODEL, "--text", text, "--threads", 1, "--json")
+                time.sleep(seconds)
+                process.send_signal(signal.SIGTERM)
+                out, err = process.communicate(timeout=100)
+                if process.returncode != 0:
+                    self.assertEqual(process.returncode, -signal.SIGTERM, err)
+                if err:
+                    break
+        self.assertRegex(err, "^error: .*: stopped by SIGTERM after [0-9]+ of [0-9]+ (tokens|bytes)\n$")
+        self.assertEqual(json.loads(out)["error"]["code"], "cancelled")
 
 
 if __name__ == "__main__":
