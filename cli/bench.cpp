@@ -129,7 +129,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "File of shapes: lines 'name hidden intermediate experts top_k scheme'");
   command->add_option("--tokens", options->layer.tokens, "Numbers of tokens, as 1,16,512")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(whole_number(1, std::int64_t{1} << 20));
   command->add_option("--seconds", options->layer.seconds, "Measured time of each number of tokens")
       ->check(number_between(0.01, 3600));
   add_backend_option(*command, options->layer.backend);

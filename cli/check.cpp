@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
+#include "findings_page.hpp"
 #include "inventory.hpp"
 #include "layer_problem.hpp"
 #include "memory_plan.hpp"
@@ -62,8 +64,7 @@ void add_findings(std::vector<Finding>& all, std::span<const Finding> more) {
 // What fewbit can't run is no fault of the checkpoint.
 void add_not_runnable(Report& report, const Error& error) {
   report.config_error = error.message();
-  report.findings.push_back(
-      {Level::info, "model-not-runnable", error.where, error.what, "a model that fewbit can run"});
+  report.findings.push_back({Level::info, "model-not-runnable", error.where, error.what, ""});
 }
 
 void add_config_error(Report& report, const Error& error) {
@@ -77,8 +78,9 @@ void add_config_error(Report& report, const Error& error) {
   const bool usual = report.checkpoint.gguf_metadata() != nullptr || native ||
                      (missing && is_adapter(report.checkpoint));
   const Level level = usual ? Level::info : missing ? Level::warning : Level::error;
-  report.findings.push_back(
-      {level, "config-unreadable", error.where, error.what, "a config that describes the model"});
+  report.findings.push_back({level, "config-unreadable", error.where,
+                             missing ? "no config.json" : error.what,
+                             "a config that describes the model"});
 }
 
 // Of one shard alone, the rest of the layer may be in another.
@@ -162,8 +164,9 @@ void describe_tokenizer(Report& report) {
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) {
     if (report.checkpoint.gguf_metadata() == nullptr && report.config) {
-      report.findings.push_back({Level::info, "tokenizer-missing", file.string(), "no such file",
-                                 "a tokenizer, to evaluate or generate text"});
+      report.findings.push_back({Level::info, "tokenizer-missing", file.string(),
+                                 "no tokenizer.json, so no text can be evaluated or generated",
+                                 ""});
     }
     return;
   }
@@ -173,8 +176,7 @@ void describe_tokenizer(Report& report) {
     std::erase_if(report.findings, [&](const Finding& finding) {
       return finding.rule == "lfs-pointer" && finding.where == file.string();
     });
-    report.findings.push_back({Level::error, "tokenizer-unreadable", error.where, error.what,
-                               "a tokenizer that can be read"});
+    report.findings.push_back({Level::error, "tokenizer-unreadable", error.where, error.what, ""});
   } else if (report.config && tokenizer->vocab_size() > report.config->vocab_size) {
     report.findings.push_back(
         {Level::error, "tokenizer-vocabulary", file.string(),
@@ -225,24 +227,20 @@ Result<Report> make_report(const Options& options) {
   return report;
 }
 
-bool has_problem(const Report& report) {
-  return std::any_of(report.findings.begin(), report.findings.end(),
-                     [](const Finding& f) { return f.level != Level::info; });
-}
-
 void print_head(const Report& report) {
   const Checkpoint& c = report.checkpoint;
   Table table({Align::left, Align::left});
-  table.add({"checkpoint", fmt::format("{}  ({} {}, {} tensors, {})", c.directory().string(),
-                                       c.shards().size(), c.shards().size() == 1 ? "file" : "files",
-                                       c.tensors().size(), bytes_text(c.total_bytes()))});
+  table.add(
+      {"checkpoint",
+       fmt::format("{}  ({}, {}, {})", c.directory().string(), counted(c.shards().size(), "file"),
+                   counted(c.tensors().size(), "tensor"), bytes_text(c.total_bytes()))});
   table.add({"producer", producer_name(report.identified.producer)});
   table.add({"evidence", report.identified.producer_evidence});
   if (report.config) {
     const ModelConfig& m = *report.config;
-    table.add(
-        {"model", fmt::format("{}: {} layers, hidden {}, vocabulary {}, context {}", m.model_type,
-                              m.num_layers, m.hidden_size, m.vocab_size, m.max_positions)});
+    table.add({"model", fmt::format("{}: {}, hidden {}, vocabulary {}, context {}", m.model_type,
+                                    counted(m.num_layers, "layer"), m.hidden_size, m.vocab_size,
+                                    m.max_positions)});
     if (m.num_experts > 0) {
       table.add({"experts", fmt::format("{} of intermediate {}, {} a token", m.num_experts,
                                         m.moe_intermediate_size, m.router.top_k)});
@@ -263,20 +261,6 @@ void print_inventory(const Inventory& inventory) {
   }
   print_out("what it holds\n{}\n", Lines{table.text()});
   print_out("by scheme, all roles together\n{}\n", Lines{scheme_totals_text(inventory)});
-}
-
-void print_findings(const std::vector<Finding>& findings, bool headers_only) {
-  const char* depth = headers_only ? " (of headers only; scales were not read)" : "";
-  if (findings.empty()) {
-    print_out("findings: none{}\n\n", depth);
-    return;
-  }
-  print_out("findings{}\n", depth);
-  for (const Finding& f : findings) {
-    const std::string text = f.found + (f.expected.empty() ? "" : "; expected " + f.expected);
-    print_out("  {:<7} {}  {}\n          found {}\n", level_name(f.level), f.rule, f.where, text);
-  }
-  print_out("\n");
 }
 
 // `explain --engine` has the reasons.
@@ -334,6 +318,7 @@ Json report_json(const Report& report) {
   out.set("inventory", inventory_json(report.inventory));
   out.set("schemes", scheme_totals_json(report.inventory));
   out.set("findings", findings);
+  out.set("result", result_json(report.findings));
   out.set("runnable", is_runnable(report));
   if (!report.config_error.empty()) out.set("config_error", report.config_error);
   if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
@@ -365,11 +350,12 @@ Result<int> run_check(const Options& options) {
   } else {
     print_head(report);
     print_inventory(report.inventory);
-    print_findings(report.findings, options.headers_only);
+    print_out("{}", Lines{findings_text(report.findings, options.headers_only)});
     print_layer(report);
     print_plans(report);
+    print_out("\nresult: {}\n", result_text(report.findings));
   }
-  return has_problem(report) ? exit_failure : exit_fine;
+  return has_problem(report.findings) ? exit_failure : exit_fine;
 }
 
 }  // namespace
@@ -391,7 +377,7 @@ void add_check(CLI::App& app, int& exit_code) {
   add_device_option(*command, options->device);
   add_json_option(*command, *options);
   command->footer(
-      "Exit code 1 when there is a warning or an error.\n"
+      "Exit code 1 when there is a warning or an error: the last line says it.\n"
       "Examples:\n  fewbit check models/tiny-moe\n"
       "  fewbit check DIR --json | jq '.findings[] | .rule'");
   set_body(*command, *options, exit_code, [options] { return run_check(*options); });

@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 
+#include "core/thread_variable.hpp"
+#include "nearest.hpp"
 #include "progress.hpp"
+#include "select/select.hpp"
 
 namespace fewbit::cli {
 
@@ -22,7 +26,7 @@ void add_threads_option(CLI::App& command, CommonOptions& options) {
   command
       .add_option("--threads", options.threads,
                   "Threads; 0: FEWBIT_THREADS, else what the machine grants")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
 }
 
 void add_activation_dtype_option(CLI::App& command, std::string& name) {
@@ -30,13 +34,34 @@ void add_activation_dtype_option(CLI::App& command, std::string& name) {
       ->check(CLI::IsMember({"bf16", "f32"}));
 }
 
-void add_backend_option(CLI::App& command, std::string& name) {
+std::vector<std::string> backend_names(std::initializer_list<Engine> engines) {
   std::vector<std::string> names;
-  for (const BackendDescription& backend : list_backends(DeviceInfo{})) {
-    names.push_back(backend.name);
+  for (const Engine engine : engines) {
+    for (const BackendDescription& backend : list_backends(DeviceInfo{}, engine)) {
+      names.push_back(backend.name);
+    }
   }
+  return names;
+}
+
+CLI::Validator backend_name(std::vector<std::string> names) {
+  return CLI::Validator(
+      [names = std::move(names)](const std::string& text) -> std::string {
+        if (std::ranges::find(names, text) != names.end()) return "";
+        const std::string near = did_you_mean(text, names);
+        if (!near.empty()) return "no backend '" + text + "'" + near;
+        return fmt::format(
+            "no backend '{}'; `fewbit backends` lists those that run here ({}), `fewbit backends "
+            "--foreign` those of other engines",
+            text, fmt::join(backend_names({Engine::fewbit}), ", "));
+      },
+      "NAME");
+}
+
+void add_backend_option(CLI::App& command, std::string& name) {
+  std::vector<std::string> names = backend_names({Engine::fewbit});
   command.add_option("--backend", name, "Force the experts' backend: used or refused")
-      ->check(CLI::IsMember(names));
+      ->check(backend_name(std::move(names)));
 }
 
 void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -88,10 +113,17 @@ Error as_usage(const Error& error, const char* option) {
   return Error{ErrorCode::invalid_argument, error.message(), option};
 }
 
+// What a wrong variable asks for is not done, whether the command needs it or not.
+static Result<void> check_environment() {
+  FEWBIT_TRY(detect_cpu());
+  FEWBIT_TRY(threads_by_variable());
+  return check_backend_variable();
+}
+
 void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, Body body) {
   command.callback([&options, &exit_code, body = std::move(body)] {
-    const auto device = detect_cpu();
-    const Result<int> result = device ? body() : Result<int>(device.error());
+    const auto environment = check_environment();
+    const Result<int> result = environment ? body() : Result<int>(environment.error());
     if (result) {
       exit_code = *result;
       return;
@@ -136,12 +168,27 @@ CLI::Validator number_between(double low, double high) {
   const std::string range =
       open ? fmt::format("{:g} or more", low) : fmt::format("{:g} to {:g}", low, high);
   return CLI::Validator(
-      [low, high, range](const std::string& text) {
+      [low, high, range](const std::string& text) -> std::string {
         double value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool number = error == std::errc{} && end == text.data() + text.size();
-        return number && value >= low && value <= high ? std::string()
-                                                       : "'" + text + "' is not " + range;
+        if (!number) return "'" + text + "' is no number, expected " + range;
+        return value >= low && value <= high ? "" : text + " is not " + range;
+      },
+      range);
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const std::string range = fmt::format("{} to {}", low, high);
+  return CLI::Validator(
+      [low, high, range](const std::string& text) -> std::string {
+        std::int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool number =
+            error != std::errc::invalid_argument && end == text.data() + text.size();
+        if (!number) return "'" + text + "' is no whole number, expected " + range;
+        return error == std::errc{} && value >= low && value <= high ? ""
+                                                                     : text + " is not " + range;
       },
       range);
 }

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -87,8 +88,13 @@ std::string bytes_text(std::uint64_t bytes);
 std::uint64_t peak_rss_bytes();
 
 extern const CLI::Validator not_empty;
-// A number of [low, high]; unlike CLI::Range it refuses NaN.
+// A number of [low, high]; unlike CLI::Range they tell text from numbers out of range, and refuse
+// NaN.
 CLI::Validator number_between(double low, double high);
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+std::vector<std::string> backend_names(std::initializer_list<Engine> engines);
+// One of them; its error names the nearest one, not all.
+CLI::Validator backend_name(std::vector<std::string> names);
 Result<DType> parse_activation_dtype(const std::string& name);
 Result<std::string> read_text_file(const std::filesystem::path& path);
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "leftovers.hpp"
 #include "progress.hpp"
 
@@ -59,18 +60,20 @@ Result<int> run_convert(const Options& options) {
     print_json(report_json(options, report));
     return exit_fine;
   }
-  print_out("wrote {}\n  {} matrices decoded to {}, {} tensors kept\n  {} -> {}\n", options.output,
-            report.decoded_tensors, options.target, report.kept_tensors,
-            bytes_text(report.source_bytes), bytes_text(report.output_bytes));
-  print_out("  {} values had to be rounded to {}{}\n", report.inexact_values, options.target,
-            report.inexact_values > 0 ? "; --to f32 rounds none" : "");
+  print_out("wrote {}\n  {} decoded to {}, {} kept\n  {} -> {}\n", options.output,
+            counted(report.decoded_tensors, "matrix", "matrices"), options.target,
+            counted(report.kept_tensors, "tensor"), bytes_text(report.source_bytes),
+            bytes_text(report.output_bytes));
+  print_out("  {} had to be rounded to {}{}\n", counted(report.inexact_values, "value"),
+            options.target, report.inexact_values > 0 ? "; --to f32 rounds none" : "");
   if (report.erased_values > 0) {
-    print_out("  {} of them are too small for {} and became 0\n", report.erased_values,
-              options.target);
+    print_out("  too small for {}, so that they became 0: {}\n", options.target,
+              counted(report.erased_values, "value"));
   }
   if (report.all_ones_zeros > 0) {
-    print_out("  {} zero points of all ones were read as {}; --all-ones-zeros chooses\n",
-              report.all_ones_zeros, options.all_ones_zeros == "above" ? "2^bits" : "0");
+    print_out("  all ones, read as {1}: {0}; --all-ones-zeros chooses\n",
+              counted(report.all_ones_zeros, "zero point"),
+              options.all_ones_zeros == "above" ? "2^bits" : "0");
   }
   return exit_fine;
 }
@@ -92,7 +95,7 @@ void add_convert(CLI::App& app, int& exit_code) {
                    "2^bits, as some kernels read them")
       ->check(CLI::IsMember({"wrap", "above"}));
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+      ->check(whole_number(1, 1'000'000));
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer("Example:\n  fewbit convert models/tiny-moe -o tiny-moe-bf16 --to bf16");

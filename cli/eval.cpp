@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "model_options.hpp"
 #include "progress.hpp"
 
@@ -63,10 +64,9 @@ Result<int> run_eval(const Options& options) {
     out.set("peak_rss_bytes", peak_rss_bytes());
     print_json(out);
   } else {
-    print_out(
-        "perplexity {:.3f}  (mean negative log likelihood {:.5f} over {} tokens, {} windows "
-        "of {})\n",
-        e.perplexity, e.mean_nll, e.tokens_scored, e.windows, options.window);
+    print_out("perplexity {:.3f}  (mean negative log likelihood {:.5f} over {}, {} of {})\n",
+              e.perplexity, e.mean_nll, counted(e.tokens_scored, "token"),
+              counted(e.windows, "window"), options.window);
     print_out("{:.0f} tokens/s, {}\n", rate, model_line(options, loaded.model));
   }
   return exit_fine;
@@ -80,7 +80,7 @@ void add_eval(CLI::App& app, int& exit_code) {
   add_model_options(*command, *options);
   command->add_option("--text", options->text, "UTF-8 text file")->required()->check(not_empty);
   command->add_option("--window", options->window, "Input tokens of a window")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(whole_number(1, std::int64_t{1} << 20));
   command->footer(
       "The text is encoded whole and cut into windows; position i of a window scores token i + 1.\n"
       "Examples:\n  fewbit eval models/tiny-moe --text models/tiny-moe/val.txt\n"

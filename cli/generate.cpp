@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "model_options.hpp"
 #include "progress.hpp"
 
@@ -128,8 +129,8 @@ Result<int> run_generate(Options& options) {
   if (new_tokens < options.generate.max_new_tokens && !g.stopped_by_eos) {
     print_err("stopped: the context of {} tokens is full\n", loaded.model.config().max_positions);
   }
-  print_err("{} tokens at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n", new_tokens,
-            rate(new_tokens, g.decode_seconds), g.prompt_tokens,
+  print_err("{} at {:.0f} tokens/s (prompt {} at {:.0f} tokens/s), {}\n",
+            counted(new_tokens, "token"), rate(new_tokens, g.decode_seconds), g.prompt_tokens,
             rate(g.prompt_tokens, g.prefill_seconds), model_line(options, loaded.model));
   return exit_fine;
 }
@@ -145,11 +146,11 @@ void add_generate(CLI::App& app, int& exit_code) {
       ->required()
       ->check(not_empty);
   command->add_option("--max-tokens", options->generate.max_new_tokens, "Most new tokens")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+      ->check(whole_number(1, std::int64_t{1} << 30));
   command->add_option("--temperature", sampling.temperature, "0 (default): always the likeliest")
       ->check(number_between(0, std::numeric_limits<float>::max()));
   command->add_option("--top-k", sampling.top_k, "Draw from the k likeliest; 0: all")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   command->add_option("--top-p", sampling.top_p, "Draw from the likeliest with this share; 1: all")
       ->check(number_between(1e-6, 1));
   command->add_option("--seed", sampling.seed, "Same seed, same text: 0 to 2^64-1")

@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "inventory.hpp"
 #include "prepared_page.hpp"
+#include "scheme/module_match.hpp"
 #include "scheme/name_parts.hpp"
 #include "table.hpp"
 #include "tensor_stats.hpp"
@@ -99,11 +101,29 @@ std::vector<const Module*> in_reading_order(const Identified& identified) {
   return modules;
 }
 
-Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
-                     const Identified& identified) {
+// By a dotted prefix of names, or a pattern of the shell whose * crosses dots.
+bool is_asked(const Module& module, const std::string& asked) {
+  if (asked.find_first_of("*?[") == std::string::npos) {
+    const std::string prefix = asked.ends_with('.') ? asked : asked + ".";
+    return module.name.starts_with(prefix);
+  }
+  return glob_match(module.name, asked) ||
+         std::ranges::any_of(module.parts, [&](const Module::Part& part) {
+           return glob_match(part.tensor, asked);
+         });
+}
+
+std::vector<const Module*> asked_modules(const Identified& identified, const std::string& asked) {
+  std::vector<const Module*> modules = in_reading_order(identified);
+  std::erase_if(modules, [&](const Module* module) { return !is_asked(*module, asked); });
+  return modules;
+}
+
+Result<int> show_modules(const Options& options, const Checkpoint& checkpoint,
+                         const std::vector<const Module*>& listed_modules) {
   if (options.json) {
     Json modules{Json::Array{}};
-    for (const Module* module : in_reading_order(identified)) {
+    for (const Module* module : listed_modules) {
       modules.push_back(module_json(checkpoint, *module));
     }
     print_json(modules);
@@ -111,7 +131,7 @@ Result<int> show_all(const Options& options, const Checkpoint& checkpoint,
   }
   Table table({Align::left, Align::left, Align::right, Align::left, Align::right});
   table.add({"module", "role", "[n, k]", "scheme", "bytes"});
-  for (const Module* listed : in_reading_order(identified)) {
+  for (const Module* listed : listed_modules) {
     const Module& module = *listed;
     const std::string shape =
         module.k > 0 ? fmt::format("[{}, {}]", module.n, module.k) : fmt::format("[{}]", module.n);
@@ -244,17 +264,29 @@ Result<int> run_inspect(const Options& options) {
   }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
-  if (options.name.empty()) return show_all(options, checkpoint, identified);
+  if (options.name.empty()) {
+    return show_modules(options, checkpoint, in_reading_order(identified));
+  }
   if (const TensorInfo* info = checkpoint.find(options.name)) {
     return show_tensor(options, checkpoint, identified, *info);
   }
   if (const Module* module = identified.find(options.name)) {
     return show_module(options, checkpoint, *module);
   }
+  const std::vector<const Module*> asked = asked_modules(identified, options.name);
+  if (!asked.empty()) {
+    FEWBIT_TRY(const int code, show_modules(options, checkpoint, asked));
+    if (!options.json) {
+      print_out("\n{} for '{}'; the whole name of one shows its tensors\n",
+                counted(asked.size(), "module"), options.name);
+    }
+    return code;
+  }
   return Error{
       ErrorCode::not_found,
-      fmt::format("no tensor or module '{}' among {} tensors; `fewbit inspect {}` lists them",
-                  options.name, checkpoint.tensors().size(), options.path),
+      fmt::format("no tensor or module '{}' among {}; `fewbit inspect {}` lists them, and "
+                  "a beginning or a pattern such as 'model.layers.0.*' some",
+                  options.name, counted(checkpoint.tensors().size(), "tensor"), options.path),
       "NAME"};
 }
 
@@ -267,11 +299,15 @@ void add_inspect(CLI::App& app, int& exit_code) {
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")
       ->required()
       ->check(not_empty);
-  command->add_option("NAME", options->name, "A tensor (statistics) or a module (its tensors)")
+  command
+      ->add_option("NAME", options->name,
+                   "A tensor (statistics), a module (its tensors), a beginning or a pattern "
+                   "(the modules it names)")
       ->check(not_empty);
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit inspect models/tiny-moe\n"
+      "  fewbit inspect models/tiny-moe 'model.layers.0.*'\n"
       "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj\n"
       "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj.weight_scale");
   set_body(*command, *options, exit_code, [options] { return run_inspect(*options); });

@@ -14,6 +14,7 @@
 #include "command.hpp"
 #include "printable.hpp"
 #include "progress.hpp"
+#include "usage.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -70,18 +71,10 @@ std::vector<std::string> help_words(int argc, char** argv) {
   return words;
 }
 
-// CLI11 says only that a command is required.
-bool is_unknown_command(const CLI::App& app, const std::vector<std::string>& words, bool json) {
-  if (words.empty() || words.front().starts_with('-')) return false;
-  std::string known;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == words.front()) return false;
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
-  const std::string text = "no command '" + words.front() + "'; known: " + known + ", help";
-  print_err("error: {}\n", text);
-  print_usage_error(text, json);
-  return true;
+int refuse(const std::string& what, bool json) {
+  print_err("error: {}\n", what);
+  print_usage_error(what, json);
+  return exit_usage;
 }
 
 int run(int argc, char** argv, bool json) {
@@ -100,20 +93,22 @@ int run(int argc, char** argv, bool json) {
   int exit_code = exit_fine;
   add_commands(app, exit_code);
   std::vector<std::string> words = help_words(argc, argv);
-  if (is_unknown_command(app, words, json)) return exit_usage;
+  if (const std::string wrong = unknown_command(app, words); !wrong.empty()) {
+    return refuse(wrong, json);
+  }
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
-    // A word of the command line stands in its messages.
     std::ostringstream out;
     std::ostringstream err;
-    const int code = app.exit(error, out, err);
-    print_out("{}", Lines{out.str()});
-    print_err("{}{}", code == 0 ? "" : "error: ", Lines{err.str()});
-    if (code == 0) return exit_fine;
-    print_usage_error(error.what(), json);
-    return exit_usage;
+    if (app.exit(error, out, err) == 0) {
+      print_out("{}", Lines{out.str()});
+      return exit_fine;
+    }
+    const int code = refuse(usage_text(app, error), json);
+    print_err("`{}` lists what is known\n", help_hint(app));
+    return code;
   }
   return exit_code;
 }

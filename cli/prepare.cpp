@@ -9,8 +9,11 @@
 #include <utility>
 
 #include "command.hpp"
+#include "core/counted.hpp"
+#include "model/families/family.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
+#include "select/backend.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -29,10 +32,10 @@ double gigabytes_a_second(std::uint64_t bytes, double seconds) {
 }
 
 void print_report(const Options& options, const PrepareReport& report) {
-  print_out("wrote {}\n  {} experts of {} layers for {} ({})\n", options.output, report.experts,
-            report.layers, report.backend, report.layout);
+  print_out("wrote {}\n  {} of {} for {} ({})\n", options.output, counted(report.experts, "expert"),
+            counted(report.layers, "layer"), report.backend, report.layout);
   if (report.resumed_experts > 0) {
-    print_out("  {} of them were done by an earlier run\n", report.resumed_experts);
+    print_out("  done by an earlier run: {}\n", counted(report.resumed_experts, "expert"));
   }
   const PrepareSplit& split = options.prepare.split;
   if (!split.whole()) {
@@ -43,8 +46,8 @@ void print_report(const Options& options, const PrepareReport& report) {
             bytes_text(report.source_bytes), bytes_text(report.output_bytes),
             gigabytes_a_second(report.packed_source_bytes, report.packing_seconds), report.seconds);
   if (!report.verified) return;
-  print_out("  verified: {} files have their hashes, {} experts agree with the source\n",
-            report.verified->files, report.verified->experts);
+  print_out("  verified: hashes of {}, {} against the source\n",
+            counted(report.verified->files, "file"), counted(report.verified->experts, "expert"));
 }
 
 Json report_json(const Options& options, const PrepareReport& report) {
@@ -81,6 +84,16 @@ Error told_by_option(const Error& error) {
   return error;
 }
 
+// Preparing knows more models than there are decoders.
+void print_note(const Checkpoint& source, const PrepareReport& report) {
+  const Backend* backend = find_backend(report.backend.substr(0, report.backend.find(',')));
+  if (backend != nullptr && !backend->runs_here()) return;  // as --backend asked for
+  const auto config = read_model_config(source);
+  const auto family = config ? find_family(*config, "") : Result<const Family*>(config.error());
+  if (family) return;
+  print_err("note: eval and generate do not run this model: {}\n", family.error().what);
+}
+
 Result<int> run_prepare(Options& options) {
   FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
   FEWBIT_TRY(options.prepare.exchange, exchange_from_name(options.exchange));
@@ -104,6 +117,7 @@ Result<int> run_prepare(Options& options) {
   } else {
     print_report(options, *report);
   }
+  print_note(source, *report);
   return exit_fine;
 }
 
@@ -120,13 +134,13 @@ void add_prepare(CLI::App& app, int& exit_code) {
                       "Machine that it is prepared for (as in explain); default: this one");
   add_activation_dtype_option(*command, options->activation_dtype);
   PrepareSplit& split = options->prepare.split;
-  const auto ranks = CLI::Range(1, 65536);
+  const auto ranks = whole_number(1, 65536);
   command->add_option("--tp", split.tensor_ranks, "Ranks that share each expert's features")
       ->check(ranks);
   command->add_option("--ep", split.expert_ranks, "Ranks that whole experts are dealt to")
       ->check(ranks);
   command->add_option("--rank", split.rank, "Which slice: expert rank * TP + tensor rank")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   add_exchange_option(*command, options->exchange);
   command->add_flag("--verify", options->prepare.verify,
                     "Before OUT appears: check every hash, plan again from the source and compare "

@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "core/counted.hpp"
 #include "fewbit/prepare.hpp"
+#include "findings_page.hpp"
 #include "prepared/manifest.hpp"
 #include "progress.hpp"
 #include "select/backend.hpp"
@@ -72,8 +74,9 @@ Json page_json(const PreparedModel& model, const std::string& device) {
 void print_page(const PreparedModel& model, const std::string& device) {
   const PreparedManifest& manifest = model.manifest();
   Table table({Align::left, Align::left});
-  table.add({"prepared", fmt::format("{}  ({} files, experts {})", model.folder().string(),
-                                     manifest.files.size(), bytes_text(model.bytes()))});
+  table.add(
+      {"prepared", fmt::format("{}  ({}, experts {})", model.folder().string(),
+                               counted(manifest.files.size(), "file"), bytes_text(model.bytes()))});
   table.add({"target", target_text(manifest)});
   table.add({"slice", slice_text(manifest.split)});
   std::string names;
@@ -107,6 +110,7 @@ Result<int> check_prepared(const PreparedCheck& check) {
   }
   if (check.json) {
     Json out = page_json(model, check.device);
+    out.set("result", result_json({}));
     if (verified) out.set("verified_files", verified->files);
     if (!check.source.empty() && verified) out.set("verified_experts", verified->experts);
     print_json(out);
@@ -116,14 +120,16 @@ Result<int> check_prepared(const PreparedCheck& check) {
   if (!verified) {
     print_out("sizes and headers fit; contents were not read\n");
   } else {
-    print_out("{} files ({}) have their hashes\n", verified->files, bytes_text(verified->bytes));
+    print_out("hashes checked of {} ({})\n", counted(verified->files, "file"),
+              bytes_text(verified->bytes));
   }
   if (!check.source.empty() && verified) {
     print_out(
-        "{} experts agree with the source, all other tensors and every field of the manifest "
-        "are the source's\n",
-        verified->experts);
+        "compared with the source: {}; all other tensors and every field of the manifest are the "
+        "source's\n",
+        counted(verified->experts, "expert"));
   }
+  print_out("result: fine\n");
   return exit_fine;
 }
 

@@ -103,21 +103,17 @@ void add_spread_options(CLI::App& command, SpreadOptions& options) {
                   "Whose backends: fewbit, vllm, sglang, flashinfer (only fewbit's run here)")
       ->check(CLI::Validator(check_engine, "ENGINE"));
   command.add_option("--tp", options.tensor, "Ranks that share every expert")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(whole_number(1, 1 << 16));
   command.add_option("--ep", options.expert, "Ranks that hold different experts")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(whole_number(1, 1 << 16));
   add_exchange_option(command, options.exchange);
 }
 
 void add_any_backend_option(CLI::App& command, std::string& name) {
-  std::vector<std::string> names;
-  for (const Engine engine : {Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer}) {
-    for (const BackendDescription& backend : list_backends(DeviceInfo{}, engine)) {
-      names.push_back(backend.name);
-    }
-  }
+  std::vector<std::string> names =
+      backend_names({Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer});
   command.add_option("--backend", name, "Force the experts' backend: used or refused")
-      ->check(CLI::IsMember(names));
+      ->check(backend_name(std::move(names)));
 }
 
 void add_problem_options(CLI::App& command, ProblemOptions& options) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "leftovers.hpp"
 #include "progress.hpp"
 
@@ -22,17 +23,19 @@ struct Options : CommonOptions {
 
 void print_report(const Options& options, const QuantizeReport& report) {
   print_out(
-      "wrote {}\n  {} matrices quantized to {}, {} tensors kept\n  {} -> {} ({:.2f}x smaller)\n"
+      "wrote {}\n  {} quantized to {}, {} kept\n  {} -> {} ({:.2f}x smaller)\n"
       "  relative weight error {:.4f} (Frobenius, over the quantized matrices)\n",
-      options.output, report.quantized_tensors, options.quantize.scheme, report.kept_tensors,
+      options.output, counted(report.quantized_tensors, "matrix", "matrices"),
+      options.quantize.scheme, counted(report.kept_tensors, "tensor"),
       bytes_text(report.source_bytes), bytes_text(report.output_bytes),
       static_cast<double>(report.source_bytes) / static_cast<double>(report.output_bytes),
       report.relative_error);
   fmt::print("  worst matrix {}: mean error of a block {:.4f}, {:.1f} % of its blocks erased\n",
              report.worst.name, report.worst.block_error, 100.0 * report.worst.erased_share);
   if (report.erased_blocks > 0 || report.clamped_scales > 0) {
-    print_out("  {} blocks of small weights became zero, {} block scales were clamped\n",
-              report.erased_blocks, report.clamped_scales);
+    print_out("  became zero: {} of small weights; clamped: {}\n",
+              counted(report.erased_blocks, "block"),
+              counted(report.clamped_scales, "block scale"));
   }
 }
 
@@ -89,7 +92,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
   command->add_flag("--allow-erased", options->quantize.allow_erased,
                     "Write matrices of which more than half becomes zero");
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+      ->check(whole_number(1, 1'000'000));
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(

@@ -15,6 +15,7 @@
 #include "checkpoint/shard_index.hpp"
 #include "checkpoint/shard_names.hpp"
 #include "checkpoint/system_error.hpp"
+#include "core/counted.hpp"
 #include "core/quote.hpp"
 
 namespace fewbit {
@@ -104,7 +105,8 @@ Result<void> find_extra_files(Container& container, std::string_view extension =
         {problem.empty() ? Level::info : Level::warning, "extra-file", file.string(),
          problem.empty() ? fmt::format("a {} file that is no part of this checkpoint", extension)
                          : "a file that can't be read: " + problem,
-         fmt::format("only its {} shards; the file is not read", container.paths.size())});
+         fmt::format("only its {}; the file is not read",
+                     counted(container.paths.size(), "shard"))});
   }
   check_shard_names(all, container.paths.size(), container.findings);
   return {};
@@ -124,6 +126,16 @@ Result<Container> open_index(const fs::path& path) {
   FEWBIT_TRY(check_against_shards(index, container.tensors, path.string(), container.findings));
   FEWBIT_TRY(find_extra_files(container));
   return container;
+}
+
+// A file that a caller names; often a config, where its folder is meant.
+Result<Container> open_named_index(const fs::path& path) {
+  Result<Container> container = open_index(path);
+  if (container || path.filename().string().ends_with(index_end)) return container;
+  return Error{container.error().code,
+               fmt::format("no index of shards, expected the folder {} instead ({})",
+                           quote(folder_of(path).string()), container.error().what),
+               container.error().where};
 }
 
 Result<Container> open_single(const fs::path& path) {
@@ -270,7 +282,7 @@ Result<Container> open_container(const fs::path& path) {
     FEWBIT_TRY(find_pointers(container));
     return container;
   }
-  if (path.extension() == ".json") return open_index(path);
+  if (path.extension() == ".json") return open_named_index(path);
   if (path.extension() == ".gguf" || begins_as_gguf(path)) return open_gguf(path);
   FEWBIT_TRY(Container container, open_single(path));
   find_lone_shard(container, true);

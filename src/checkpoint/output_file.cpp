@@ -22,7 +22,7 @@ Result<OutputFile> OutputFile::create(std::filesystem::path path, std::uint64_t 
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) return system_error("create", errno, path);
   const auto size = static_cast<off_t>(bytes);
-  const std::string action = fmt::format("reserve {} bytes for", bytes);
+  const std::string action = fmt::format("reserve {} bytes", bytes);
   // Not posix_fallocate: where the file system has no such call, that writes the whole file.
   if (size != 0 && ::fallocate(file.get(), 0, 0, size) != 0) {
     if (errno != EOPNOTSUPP && errno != ENOSYS) return system_error(action, errno, path);

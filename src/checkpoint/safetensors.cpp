@@ -37,7 +37,12 @@ Error corrupt(std::string what, std::string where) {
 // A file whose first rules fail is often no safetensors file at all: say what it is.
 Error bad_start(std::span<const std::byte> file, std::string what, const std::string& where) {
   const std::string_view foreign = foreign_content(file);
-  if (foreign.empty()) return corrupt(std::move(what), where);
+  if (foreign.empty()) {
+    // Every header is a JSON object.
+    const bool other = file.size() > length_bytes && file[length_bytes] != std::byte{'{'};
+    return corrupt(other ? "not a safetensors or GGUF file (" + what + ")" : std::move(what),
+                   where);
+  }
   return Error{foreign == "a GGUF file" ? ErrorCode::unsupported : ErrorCode::corrupt,
                fmt::format("expected a safetensors file, this is {}", foreign), where};
 }

@@ -14,6 +14,7 @@
 #include "core/cpu_topology.hpp"
 #include "core/environment.hpp"
 #include "core/quote.hpp"
+#include "core/thread_variable.hpp"
 #include "fewbit/executor.hpp"
 
 namespace fewbit {
@@ -178,8 +179,15 @@ Result<int> threads_wanted(int asked) {
                  ""};
   }
   if (asked > 0) return asked;
+  FEWBIT_TRY(const std::optional<int> number, threads_by_variable());
+  return number.value_or(std::min(usable_threads(cpu_topology()), most_threads));
+}
+
+}  // namespace
+
+Result<std::optional<int>> threads_by_variable() {
   const std::optional<std::string>& text = environment().threads;
-  if (!text) return std::min(usable_threads(cpu_topology()), most_threads);
+  if (!text) return std::optional<int>();
   int number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   const bool whole = error == std::errc{} && end == text->data() + text->size();
@@ -189,10 +197,8 @@ Result<int> threads_wanted(int asked) {
                      std::to_string(most_threads),
                  "FEWBIT_THREADS"};
   }
-  return number;
+  return std::optional<int>(number);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Executor>> make_thread_pool(int threads) {
   FEWBIT_TRY(const int count, threads_wanted(threads));

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "checkpoint/foreign_content.hpp"
+#include "checkpoint/system_error.hpp"
 #include "core/quote.hpp"
 #include "model/unicode_nfc.hpp"
 
@@ -52,9 +54,11 @@ Result<Json> read_tokenizer_file(const std::filesystem::path& path) {
                  fmt::format("file of {} bytes, at most {}", bytes, max_file_bytes), where};
   }
   std::string text(static_cast<std::size_t>(bytes), '\0');
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
+  if (!file) return system_error("open", errno, path);
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size()))) {
-    return Error{ErrorCode::io, fmt::format("could not read {} bytes", bytes), where};
+    return system_error(fmt::format("read {} bytes", bytes), errno, path);
   }
   FEWBIT_TRY(expect_json(std::as_bytes(std::span(text)), where));
   FEWBIT_TRY(Json root, Json::parse(text, where));

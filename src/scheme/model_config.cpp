@@ -38,10 +38,9 @@ Result<const Family*> find_family(const ConfigSection& config, const std::string
     if (family.model_type == model_type) return &family;
     known += (known.empty() ? "" : ", ") + std::string(family.model_type);
   }
-  return Error{
-      ErrorCode::unsupported,
-      fmt::format("the keys of model_type {} are not known; known: {}", quote(model_type), known),
-      config.where()};
+  return Error{ErrorCode::unsupported,
+               fmt::format("model_type {} is not known; known: {}", quote(model_type), known),
+               config.where()};
 }
 
 Error inconsistent(const ConfigSection& config, std::string what) {

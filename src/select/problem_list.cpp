@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "core/ascii.hpp"
 #include "core/quote.hpp"
 
 namespace fewbit {
@@ -212,12 +213,13 @@ Result<MoeProblem> find_problem(const std::vector<NamedProblem>& problems, std::
   std::string models;
   std::string schemes;
   std::string last;
+  const std::string asked = lower_ascii(name);
   for (const NamedProblem& problem : problems) {
     const std::string model = model_of(problem);
-    if (problem.name == name || model == name) return problem.problem;
+    if (lower_ascii(problem.name) == asked || lower_ascii(model) == asked) return problem.problem;
     if (model != last) models += (models.empty() ? "" : ", ") + model;
     last = model;
-    if (model == name.substr(0, name.find('/'))) {
+    if (lower_ascii(model) == asked.substr(0, asked.find('/'))) {
       schemes += (schemes.empty() ? "" : ", ") + problem.name.substr(model.size() + 1);
     }
   }

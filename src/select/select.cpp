@@ -205,6 +205,13 @@ const char* reason_name(Reason reason) {
   return "unknown";
 }
 
+Result<void> check_backend_variable() {
+  const Forced forced = forced_backend({});
+  const Backend* backend = find_backend(forced.backend);
+  if (forced.backend.empty() || (backend != nullptr && backend->runs_here())) return {};
+  return unknown_backend(Engine::fewbit, forced.backend, forced.where);
+}
+
 std::string none_of_them_text(const Selection& selection) {
   const std::size_t count = selection.candidates.size();
   if (selection.engine == Engine::fewbit) {

@@ -23,6 +23,9 @@ std::string refusals_text(const std::vector<Refusal>& refusals);
 // "none of the 2 backends of SGLang described here can run it": an engine may have others.
 std::string none_of_them_text(const Selection& selection);
 
+// FEWBIT_BACKEND names no backend that runs here: an error as select_backend's.
+Result<void> check_backend_variable();
+
 // As select_backend, with `chosen` empty when no backend can run it: the table is complete anyway.
 // Error invalid_argument: a problem that makes no sense.
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/checked.hpp"
+#include "core/counted.hpp"
 #include "select/split_axis.hpp"
 
 namespace fewbit {
@@ -204,9 +205,9 @@ std::string cut_text(const Cut& cut, std::string_view unit_name) {
     return text + fmt::format("; there {} only {} of them", units == 1 ? "is" : "are", units);
   }
   if (more == 0) return text + "; the last one is short";
-  return text + fmt::format("; whole {} dealt unevenly: {} ranks with {}, {} with {}",
-                            cut.unit > 1 ? unit_name : "ones", more, each + 1, cut.ranks - more,
-                            each);
+  return text + fmt::format("; whole {} dealt unevenly: {} with {}, {} with {}",
+                            cut.unit > 1 ? unit_name : "ones", counted(more, "rank"), each + 1,
+                            cut.ranks - more, each);
 }
 
 std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes) {

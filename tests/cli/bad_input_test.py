@@ -228,6 +228,7 @@ class Interrupted(Copy):
             [FEWBIT, "quantize", plain, "-o", out, "--threads", "1"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         while process.poll() is None and not list(self.folder.glob("out.partial*")):
             pass
@@ -236,7 +237,8 @@ class Interrupted(Copy):
         if process.returncode == 0:
             self.assertTrue(out.exists())
         else:
-            self.assertIn("cancelled", errors.decode())
+            self.assertEqual(process.returncode, -signal.SIGINT)
+            self.assertIn("stopped by SIGINT after ", errors.decode())
             self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "plain"])
 
 
@@ -282,6 +284,27 @@ class Interrupted(Copy):
         shutil.rmtree(out, ignore_errors=True)
         self.assertEqual(run("quantize", plain, "-o", out).returncode, 0)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out", "plain"])
+
+
+class WrongFiles(Copy):
+    def test_what_is_no_checkpoint_is_told(self):
+        text = self.folder / "text"
+        text.write_text("root:x:0:0:root:/root:/bin/bash\n" * 9)
+        self.assertIn("not a safetensors or GGUF file", run("check", text).stderr)
+        config = run("check", self.model / "config.json")
+        self.assertEqual(config.returncode, 1)
+        self.assertIn(f'expected the folder "{self.model}" instead', config.stderr)
+
+    @unittest.skipIf(os.getuid() == 0, "root reads every file: for a user that is not root")
+    def test_an_unreadable_tokenizer_has_the_reason(self):
+        (self.model / "tokenizer.json").chmod(0)
+        self.expect_error("tokenizer.json", "cannot open: Permission denied", command="generate")
+
+    def test_a_missing_parent_of_the_output_is_named(self):
+        for command in (("convert", "--to", "bf16"), ("prepare",)):
+            result = run(command[0], self.model, *command[1:], "-o", self.folder / "sub" / "dir" / "q")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f'{self.folder}/sub/dir: no such folder to write "q" in', result.stderr)
 
 
 if __name__ == "__main__":

@@ -345,6 +345,29 @@ class Reports(unittest.TestCase):
         self.assertEqual(run_json(self, "inspect", MODEL, scale)["nan"], 0)
 
 
+    def test_a_beginning_or_a_pattern_lists_modules(self):
+        prefix = [m["name"] for m in run_json(self, "inspect", MODEL, "model.layers.0")]
+        self.assertEqual(len(prefix), 57)
+        self.assertTrue(all(name.startswith("model.layers.0.") for name in prefix))
+        self.assertEqual([m["name"] for m in run_json(self, "inspect", MODEL, "model.layers.0.*")], prefix)
+        routers = run("inspect", MODEL, "*.mlp.gate")
+        self.assertIn("6 modules for '*.mlp.gate'; the whole name", routers.stdout)
+        self.assertEqual(run("inspect", MODEL, "model.layers.0.ml").returncode, 2)
+
+    def test_check_ends_with_what_the_findings_come_to(self):
+        fine = run("check", MODEL)
+        self.assertEqual((fine.returncode, fine.stdout.splitlines()[-1]), (0, "result: fine, 1 note"))
+        self.assertIn("by up to 1.32 times; both are kept\n", fine.stdout)
+        self.assertEqual(run_json(self, "check", MODEL)["result"],
+                         {"fine": True, "errors": 0, "warnings": 0, "notes": 1})
+        with tempfile.TemporaryDirectory() as folder:
+            write_tensors(pathlib.Path(folder), {"model.layers.0.mlp.up_proj.weight_scale": ("F32", [1], b"1234")})
+            wrong = run("check", folder)
+            counts = run_json(self, "check", folder, code=1)["result"]
+        self.assertEqual(wrong.returncode, 1)
+        self.assertFalse(counts["fine"])
+        self.assertRegex(wrong.stdout.splitlines()[-1], "^result: [0-9]+ (error|warning)s?.*run it")
+
     def test_experts_are_listed_by_their_numbers(self):
         names = [m["name"] for m in run_json(self, "inspect", MODEL)]
         experts = [n.split(".")[5] for n in names if n.startswith("model.layers.0.mlp.experts.")]

@@ -77,6 +77,41 @@ class Usage(unittest.TestCase):
         wrong = run("frob")
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("no command 'frob'; known: check, ", wrong.stderr)
+        self.assertIn("expected a command: check, inspect, ", run().stderr)
+        for command in ("explain", "prepare", "bench"):
+            lines = run(command, "--help").stdout.splitlines()
+            self.assertLessEqual(max(map(len, lines)), 240, command)
+
+    def test_what_was_mistyped_is_named_with_what_was_meant(self):
+        for args, texts in (
+            (("inspct", MODEL), ("no command 'inspct'; did you mean inspect? known: ",)),
+            (("-V",), ("no option -V; did you mean --version?",)),
+            (("-v",), ("no option -v; did you mean --version?",)),
+            (("check", MODEL, "--devic", "sm_90"), ("check: no option --devic; did you mean --device?",)),
+            (("check", MODEL, "--devic=sm_90"), ("check: no option --devic; did you mean --device?",)),
+            (("quantize", MODEL, "q3"), ("--output is required", "unexpected argument 'q3'")),
+            (("explain", MODEL, "--backend", "marln"), ("no backend 'marln'; did you mean marlin?",)),
+            (("generate", MODEL, "--prompt", "x", "--max-tokens", "abc"),
+             ("'abc' is no whole number, expected 1 to ",)),
+            (("generate", MODEL, "--prompt", "x", "--temperature", "warm"), ("'warm' is no number",)),
+            (("eval", MODEL, "--text", "x", "--window", "0"), ("0 is not 1 to ",)),
+        ):
+            result = run(*args)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), args)
+            for text in texts:
+                self.assertIn(text, result.stderr)
+            self.assertLess(len(result.stderr), 400, result.stderr)
+
+    def test_a_published_layer_is_found_whatever_the_case(self):
+        text = run("explain", "--problem", "mixtral-8X7b/BF16").stdout
+        self.assertIn("8 experts, top-2, hidden 4096", text)
+
+    def test_a_wrong_variable_is_one_of_every_command(self):
+        for name, value in (("FEWBIT_THREADS", "-1"), ("FEWBIT_BACKEND", "zz"), ("FEWBIT_ISA", "zz")):
+            for args in (("check", MODEL), ("inspect", MODEL), ("cpu",)):
+                result = run(*args, env={name: value})
+                self.assertEqual(result.returncode, 2, (name, args))
+                self.assertIn(name, result.stderr)
 
     def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
         text = MODEL / "val.txt"

@@ -36,7 +36,7 @@ TEST(SplitFit, KeepsGroupsWhole) {
     EXPECT_TRUE(cut_text(one.cut, "groups").starts_with(one.text)) << cut_text(one.cut, "groups");
   }
   EXPECT_EQ(cut_text({29568, 128, 2}, "groups"),
-            "29568 / 2 = 14784, 115.5 groups of 128; whole groups dealt unevenly: 1 ranks with "
+            "29568 / 2 = 14784, 115.5 groups of 128; whole groups dealt unevenly: 1 rank with "
             "116, 1 with 115");
 }
 

@@ -23,7 +23,7 @@ Result<const Family*> find_family(const ModelConfig& config, const std::string& 
     known += (known.empty() ? "" : ", ") + std::string(family->model_type);
   }
   return Error{ErrorCode::unsupported,
-               fmt::format("model_type {} can't be run, expected one of: {}",
+               fmt::format("model_type {} is known, but not run: eval and generate run {}",
                            quote(config.model_type), known),
                where};
 }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings_page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/counted.hpp"
+
+namespace fewbit::cli {
+namespace {
+
+std::int64_t count(std::span<const Finding> findings, Level level) {
+  return std::ranges::count(findings, level, &Finding::level);
+}
+
+// Where nothing else is expected, the rest says why it is as it is.
+std::string finding_text(const Finding& finding) {
+  constexpr std::string_view no_other = "nothing: ";
+  if (finding.expected.empty()) return finding.found;
+  if (finding.expected.starts_with(no_other)) {
+    return finding.found + "; " + finding.expected.substr(no_other.size());
+  }
+  return "found " + finding.found + "; expected " + finding.expected;
+}
+
+}  // namespace
+
+std::string findings_text(std::span<const Finding> findings, bool headers_only) {
+  const char* depth = headers_only ? " (of headers only; scales were not read)" : "";
+  if (findings.empty()) return fmt::format("findings: none{}\n\n", depth);
+  std::string text = fmt::format("findings{}\n", depth);
+  for (const Finding& f : findings) {
+    text +=
+        fmt::format("  {:<7} {}  {}\n          {}\n", level_name(f.level), printable_line(f.rule),
+                    printable_line(f.where), printable_line(finding_text(f)));
+  }
+  return text + "\n";
+}
+
+std::string result_text(std::span<const Finding> findings) {
+  std::string text;
+  const auto add = [&](Level level, std::string_view one) {
+    const std::int64_t found = count(findings, level);
+    if (found > 0) text += (text.empty() ? "" : ", ") + counted(found, one);
+  };
+  if (!has_problem(findings)) text = "fine";
+  add(Level::error, "error");
+  add(Level::warning, "warning");
+  add(Level::info, "note");
+  if (count(findings, Level::error) > 0) return text + ": do not run it as it is";
+  return has_problem(findings) ? text + ": look into it before you run it" : text;
+}
+
+Json result_json(std::span<const Finding> findings) {
+  Json out;
+  out.set("fine", !has_problem(findings));
+  out.set("errors", count(findings, Level::error));
+  out.set("warnings", count(findings, Level::warning));
+  out.set("notes", count(findings, Level::info));
+  return out;
+}
+
+bool has_problem(std::span<const Finding> findings) {
+  return std::ranges::any_of(findings, [](const Finding& f) { return f.level != Level::info; });
+}
+
+}  // namespace fewbit::cli
