@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import FEWBIT, Copy, rewrite_header, run, run_json
+from cli_case import FEWBIT, Copy, rewrite_header, run, run_json, write_tensors
 
 
 class BadInput(Copy):
@@ -284,6 +284,30 @@ class Interrupted(Copy):
         shutil.rmtree(out, ignore_errors=True)
         self.assertEqual(run("quantize", plain, "-o", out).returncode, 0)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out", "plain"])
+
+
+class Notes(Copy):
+    def test_prepare_notes_what_generate_does_not_run(self):
+        path = self.model / "model.safetensors"
+        raw = path.read_bytes()
+        (length,) = struct.unpack("<Q", raw[:8])
+        tensors = {}
+        for name, entry in json.loads(raw[8 : 8 + length]).items():
+            if name == "__metadata__" or "q_norm" in name or "k_norm" in name:
+                continue
+            for ours, theirs in (("mlp.", "block_sparse_moe."), ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")):
+                name = name.replace(ours, theirs)
+            begin, end = (8 + length + at for at in entry["data_offsets"])
+            tensors[name] = (entry["dtype"], entry["shape"], raw[begin:end])
+        write_tensors(self.model, tensors)
+        config = json.loads((self.model / "config.json").read_text())
+        config.update(model_type="mixtral", intermediate_size=config["moe_intermediate_size"],
+                      num_local_experts=config["num_experts"])
+        (self.model / "config.json").write_text(json.dumps(config))
+        result = run("prepare", self.model, "-o", self.folder / "out")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "note: eval and generate do not run this model: model_type "
+                         '"mixtral" is known, but not run: eval and generate run qwen3_moe\n')
 
 
 class WrongFiles(Copy):
