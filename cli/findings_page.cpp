@@ -40,14 +40,14 @@ std::string findings_text(std::span<const Finding> findings, bool headers_only) 
 
 std::string result_text(std::span<const Finding> findings) {
   std::string text;
-  const auto add = [&](Level level, std::string_view one) {
+  const auto add = [&](std::string_view one, Level level) {
     const std::int64_t found = count(findings, level);
     if (found > 0) text += (text.empty() ? "" : ", ") + counted(found, one);
   };
   if (!has_problem(findings)) text = "fine";
-  add(Level::error, "error");
-  add(Level::warning, "warning");
-  add(Level::info, "note");
+  add("error", Level::error);
+  add("warning", Level::warning);
+  add("note", Level::info);
   if (count(findings, Level::error) > 0) return text + ": do not run it as it is";
   return has_problem(findings) ? text + ": look into it before you run it" : text;
 }

@@ -258,7 +258,7 @@ TEST_F(QuantizeCheckpoint, RefusalsLeaveNothingBehind) {
       {[](auto& c, auto&) { c.add_nvfp4("model.layers.0.self_attn.q_proj", 32, 32); },
        ErrorCode::unsupported, "already quantized (ModelOpt)"},
       {[](auto&, auto& o) { o.progress = [](auto, auto) { return false; }; }, ErrorCode::cancelled,
-       "cancelled"},
+       "stopped after "},
   };
   for (const Row& row : rows) {
     SmallCheckpoint small = SmallCheckpoint::bf16();
