@@ -277,6 +277,8 @@ class Needs:
             self.add("routing", "experts % 4 = 0", str(x.experts))
         if x.experts <= x.top_k:
             self.add("routing", f"more experts than top_k {x.top_k}", str(x.experts))
+        if x.routing == "llama4" and x.top_k != 1:
+            self.add("routing", "top_k 1 with routing llama4", str(x.top_k))
         if x.routing == "deepseek_v3":
             if x.top_groups > 4:
                 self.add("routing", "top_groups <= 4", str(x.top_groups))

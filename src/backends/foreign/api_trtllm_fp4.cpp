@@ -31,6 +31,7 @@ constexpr Rules rules{
     .router = {.most_top_k = 32,
                .experts_multiple = 4,
                .more_experts_than_top_k = true,
+               .llama4_top_1 = true,
                .most_top_groups = 4},
     .shapes = shapes,
 };

@@ -14,7 +14,11 @@ inline constexpr Divisor shapes[] = {{Divisor::Size::hidden, 256},
                                      {Divisor::Size::intermediate, 256}};
 // Of the launcher.
 inline constexpr RouterLimits router{
-    .most_top_k = 32, .experts_multiple = 4, .more_experts_than_top_k = true, .most_top_groups = 4};
+    .most_top_k = 32,
+    .experts_multiple = 4,
+    .more_experts_than_top_k = true,
+    .llama4_top_1 = true,
+    .most_top_groups = 4};
 
 constexpr Rules rules_for(std::span<const Capability> capabilities,
                           Set<TokenExchange> exchanges = Set<TokenExchange>::all()) {

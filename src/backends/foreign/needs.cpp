@@ -276,6 +276,9 @@ void check_router_limits(Examination& x) {
     need(experts > problem.top_k, fmt::format("more experts than top_k {}", problem.top_k),
          std::to_string(experts));
   }
+  if (limits.llama4_top_1 && problem.routing == Routing::llama4) {
+    need(problem.top_k == 1, "top_k 1 with routing llama4", std::to_string(problem.top_k));
+  }
   if (limits.most_top_groups == 0 || problem.routing != Routing::deepseek_v3) return;
   need(problem.top_groups <= limits.most_top_groups,
        fmt::format("top_groups <= {}", limits.most_top_groups), std::to_string(problem.top_groups));

@@ -136,6 +136,7 @@ struct RouterLimits {
   int most_top_k = 0;
   int experts_multiple = 0;
   bool more_experts_than_top_k = false;
+  bool llama4_top_1 = false;
   int most_top_groups = 0;  // deepseek_v3; its groups must also divide the experts
 };
 
