@@ -66,12 +66,8 @@ class Layer:
         self.awq = producer == "awq"
         self.zeros = self.awq or "asym" in parts
         self.ordered = "actorder" in parts
-        if producer == "gptq":  # one key whatever the group; not symmetric is refused in the config
-            self.key = "other" if self.zeros else bits
-        elif producer == "awq":
-            self.key = "int4"
-        elif bits == "int8":
-            self.key = "int8" if self.group == 0 and not self.zeros else "other"
+        if producer != "ct" or bits == "int8":  # one key whatever the group
+            self.key = bits
         else:
             self.key = "int4_g32" if self.group == 32 else "int4"
             self.key += "_asym" if self.zeros else ""
@@ -115,7 +111,8 @@ class Needs:
         self.layer, self.missing = layer, []
 
     def add(self, reason, needs, has):
-        self.missing.append((reason, needs, has))
+        if (reason, needs, has) not in self.missing:  # two rules may ask for the same
+            self.missing.append((reason, needs, has))
 
     # --- machines
     def on(self, *platforms):
@@ -175,6 +172,35 @@ class Needs:
         else:
             self.add("weight", "weights in " + either(texts, "; ", "; or "), pair)
         return self
+
+    # --- loaders of integers, which refuse before or after a class is asked
+    def vllm_loader(self, marlin=False):
+        """The configs of GPTQ and AWQ, and what compressed-tensors' method asserts: with 8 bits
+        before it asks, the rest when it has a choice other than Marlin."""
+        x = self.layer
+        self.config_of_gptq_and_awq()
+        if x.producer == "ct" and x.key == "int8":
+            if x.group:
+                self.add("weight",
+                         "weights with one scale a channel, as 8-bit compressed-tensors",
+                         f"groups of {x.group}")
+            self.no_zeros()
+        if x.producer == "ct" and not marlin:
+            self.no_zeros().no_order()
+            if not x.group:
+                self.add("weight", "weights with scales a group", "one scale a channel")
+        return self
+
+    def sglang_loader(self):
+        self.config_of_gptq_and_awq()
+        return self.no_zeros() if self.layer.producer == "ct" else self
+
+    def config_of_gptq_and_awq(self):
+        x = self.layer
+        if x.producer == "gptq":
+            self.no_zeros()
+        if x.producer == "awq" and x.key == "int8":
+            self.add("weight", "weights of 4 bits", "8 bits")
 
     def no_zeros(self):
         if self.layer.zeros:

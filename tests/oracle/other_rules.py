@@ -6,7 +6,7 @@ from needs import F100, F120, NVFP4_W4A4, Needs
 def sglang_marlin(x):
     need = Needs(x).cuda((80, 999)).pairs((("int4", "int4_g32", "int8"), None, None),
                                           ("mxfp4", "16-bit", None))
-    need.groups(0, 32, 64, 128).exchanges("none", "allgather")
+    need.sglang_loader().groups(0, 32, 64, 128).exchanges("none", "allgather")
     need.functions("silu", *(["relu2"] if x.key == "mxfp4" else []))
     group = x.group if x.integer else 1
     need.multiple("hidden_size", 64, group)
@@ -15,7 +15,7 @@ def sglang_marlin(x):
 
 
 def sglang_trtllm_mxint4(x):
-    return (Needs(x).cuda((100, 999)).pairs(("int4_g32", "16-bit", None)).no_zeros().no_order()
+    return (Needs(x).cuda((100, 999)).pairs(("int4_g32", "16-bit", None)).sglang_loader().no_zeros().no_order()
             .no_bias().gated().functions("silu", limits=False).exchanges("none").both(256))
 
 

@@ -5,7 +5,7 @@ from needs import ANY, F100, F110, F120, FP8, INTS, NVFP4_W4A4, Needs
 # ---------------------------------------------------------------- vLLM, integers
 def marlin_needs(x):
     need = Needs(x).cuda(ANY).pairs((INTS + FP8 + ("nvfp4", "mxfp4", "mxfp8"), None, None))
-    need.groups(0, 32, 64, 128).bf16_from(80)
+    need.vllm_loader(marlin=True).groups(0, 32, 64, 128).bf16_from(80)
     if x.integer:
         # Padded to a tile, so whole groups are enough; act-order's rows can't be padded.
         inter = max(64, x.group) if x.ordered else x.group
@@ -31,12 +31,12 @@ def batched_marlin(x):
 
 def humming(x):
     keys = ("int4", "int8", "nvfp4", "mxfp4", "mxfp8") + FP8
-    return Needs(x).cuda(ANY).pairs((keys, None, None)).weight_on_output()
+    return Needs(x).cuda(ANY).pairs((keys, None, None)).vllm_loader().weight_on_output()
 
 
 def trtllm_mxint4(x):
     # Before the class is asked: GPTQ's and AWQ's integrations always declare biases.
-    return (Needs(x).no_declared_bias().cuda(F100).pairs(("int4_g32", "16-bit", None)).no_zeros()
+    return (Needs(x).vllm_loader().no_declared_bias().cuda(F100).pairs(("int4_g32", "16-bit", None)).no_zeros()
             .no_order().no_bias().gated().functions("silu", limits=False).exchanges("none", "allgather")
             .routings("renormalize", "deepseek_v3", "llama4").f32_logits_only("deepseek_v3")
             .trtllm_router().both(256))
@@ -44,17 +44,17 @@ def trtllm_mxint4(x):
 
 def triton_wna16(x):
     need = Needs(x).triton_device().pairs((("int4", "int4_g32", "int8"), "16-bit", None))
-    need.no_order().no_awq().no_bias().not_flashinfer()
+    need.vllm_loader().no_order().no_awq().no_bias().not_flashinfer()
     return need.both(x.group) if x.integer else need
 
 
 def int4_emulation(x):
     keys = tuple(k for k in INTS if k != "int8")
-    return Needs(x).cuda().pairs((keys, "16-bit", None)).no_bias().not_flashinfer()
+    return Needs(x).cuda().pairs((keys, "16-bit", None)).vllm_loader().no_bias().not_flashinfer()
 
 
 def cpu_int4(x):
-    need = (Needs(x).amx().pairs(("int4", "16-bit", None)).no_order().gated()
+    need = (Needs(x).amx().pairs(("int4", "16-bit", None)).vllm_loader().no_order().gated()
             .functions("silu", limits=False).no_expert_parallel().in_order()
             .routings("softmax", "renormalize").weight_on_output())
     columns = [min(x.group or 128, 128), x.group] if x.integer else []
@@ -63,7 +63,7 @@ def cpu_int4(x):
 
 
 def xpu_int4(x):
-    return (Needs(x).xpu().pairs((("int4", "int4_g32"), "16-bit", None)).no_zeros()
+    return (Needs(x).xpu().pairs((("int4", "int4_g32"), "16-bit", None)).vllm_loader().no_zeros()
             .no_order().functions("silu", "gelu", "gelu_tanh", "swigluoai", "relu2").in_order()
             .both(8, x.group if x.integer else 1))
 

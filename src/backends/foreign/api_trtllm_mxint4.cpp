@@ -15,7 +15,7 @@ constexpr std::int64_t groups[] = {32};
 constexpr FunctionRule functions[] = {{Activation::silu}, {Activation::swigluoai}};
 
 constexpr Rules rules = [] {
-  Rules all = mxint4::rules_for(capabilities);
+  Rules all = mxint4::rules_for(Loader::none, capabilities);
   all.weights = weights;
   all.integer_groups = groups;
   all.functions = functions;

@@ -25,6 +25,7 @@ constexpr Rules rules{
     .isa = IsaLevel::amx,
     .weights = weights,
     .group_order = false,
+    .loader = Loader::vllm,
     .functions = functions,
     .non_gated = false,
     .dtypes = both_16_bit,

@@ -14,6 +14,7 @@ constexpr WeightRule weights[] = {
 
 constexpr Rules rules{.capabilities = capabilities,
                       .weights = weights,
+                      .loader = Loader::vllm,
                       .dtypes = both_16_bit,
                       .weight_on_input = false};
 

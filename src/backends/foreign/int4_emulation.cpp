@@ -12,6 +12,7 @@ constexpr WeightRule weights[] = {
 // Biases would be dropped.
 constexpr Rules rules{
     .weights = weights,
+    .loader = Loader::vllm,
     .biases = {},
     .dtypes = bf16_only,
     .exchanges = {TokenExchange::none, TokenExchange::allgather,

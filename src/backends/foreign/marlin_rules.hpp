@@ -40,6 +40,7 @@ constexpr Rules rules_for(Set<TokenExchange> exchanges) {
   return {.capabilities = capabilities,
           .weights = weights,
           .integer_groups = groups,
+          .loader = Loader::vllm_marlin,
           .dtypes = dtypes,
           .exchanges = exchanges,
           .shapes = shapes,

@@ -13,19 +13,19 @@ inline constexpr FunctionRule silu_only[] = {{Activation::silu, false}};
 inline constexpr Divisor shapes[] = {{Divisor::Size::hidden, 256},
                                      {Divisor::Size::intermediate, 256}};
 // Of the launcher.
-inline constexpr RouterLimits router{
-    .most_top_k = 32,
-    .experts_multiple = 4,
-    .more_experts_than_top_k = true,
-    .llama4_top_1 = true,
-    .most_top_groups = 4};
+inline constexpr RouterLimits router{.most_top_k = 32,
+                                     .experts_multiple = 4,
+                                     .more_experts_than_top_k = true,
+                                     .llama4_top_1 = true,
+                                     .most_top_groups = 4};
 
-constexpr Rules rules_for(std::span<const Capability> capabilities,
+constexpr Rules rules_for(Loader loader, std::span<const Capability> capabilities,
                           Set<TokenExchange> exchanges = Set<TokenExchange>::all()) {
   return {.capabilities = capabilities,
           .weights = group_32_weights,
           .zero_points = false,
           .group_order = false,
+          .loader = loader,
           .functions = silu_only,
           .non_gated = false,
           .biases = {},

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
 
@@ -24,16 +25,6 @@ struct Examination {
   bool on_platform() const { return rules.devices.contains(device.kind); }
   bool on_gpu() const { return on_platform() && device.kind == DeviceKind::cuda; }
 };
-
-std::string joined(const std::vector<std::string>& words, const char* between = ", ",
-                   const char* last = " or ") {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 == words.size() ? last : between;
-    text += words[i];
-  }
-  return text;
-}
 
 // Names of the members among the first `count` enumerators.
 template <class E>
@@ -119,54 +110,12 @@ void check_weight(Examination& x, const char* which, const Scheme& scheme) {
            fmt::format("{} ({})", pair, scheme_text(scheme)));
 }
 
-// Formats whose loader has a bias for every expert, whether the checkpoint stores one or not.
-const char* declares_biases(Producer producer) {
-  switch (producer) {
-    case Producer::gptq:
-    case Producer::auto_round:
-      return "GPTQ, whose loader always declares biases";
-    case Producer::awq:
-      return "AWQ, whose loader always declares biases";
-    default:
-      return nullptr;
-  }
-}
-
-void check_integer(Examination& x, const char* which, const Scheme& scheme) {
-  if (!scheme.scale || scheme.ggml_type) return;
-  if (scheme.zero_points && !x.rules.zero_points) {
-    x.refuse(Reason::weight, std::string(which) + " without stored zero points", "zero points");
-  }
-  if (scheme.act_order == ActOrder::group && !x.rules.group_order) {
-    x.refuse(Reason::weight, std::string(which) + " without act-order in groups", "act-order");
-  }
-  if (scheme.producer == Producer::awq && !x.rules.awq_words) {
-    x.refuse(Reason::weight, std::string(which) + " not packed in AutoAWQ's order",
-             "AutoAWQ's order");
-  }
-  const char* declares = declares_biases(scheme.producer);
-  if (declares != nullptr && !x.rules.declared_biases) {
-    x.refuse(Reason::weight, std::string(which) + " of a format that declares no biases", declares);
-  }
-  const auto& groups = x.rules.integer_groups;
-  const std::int64_t group = scheme.scale->granularity.cols;
-  if (groups.empty() || !integers.contains(weight_kind(scheme)) ||
-      std::ranges::find(groups, group) != groups.end()) {
-    return;
-  }
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : groups) {
-    sizes.push_back(size == 0 ? "one scale a channel" : std::to_string(size));
-  }
-  x.refuse(Reason::weight, "group size " + joined(sizes),
-           group == 0 ? "one scale a channel" : std::to_string(group));
-}
-
 void check_weights(Examination& x) {
   const MoeProblem& problem = x.problem;
   const auto check = [&](const char* which, const Scheme& scheme) {
     check_weight(x, which, scheme);
-    check_integer(x, which, scheme);
+    std::ranges::move(integer_needs(x.rules, which, scheme, weight_kind(scheme)),
+                      std::back_inserter(x.refusals));
   };
   if (problem.gate_up == problem.down) {
     check("weights", problem.down);

@@ -15,7 +15,8 @@
 namespace fewbit::foreign {
 
 // Weights as vLLM's keys tell them apart. The g32 and asym forms are compressed-tensors' only: GPTQ
-// and AWQ are int4 whatever their groups and zero points.
+// and AWQ are int4 whatever their groups and zero points. Forms of integers that an engine's loader
+// refuses have the kind that they would have (Loader).
 enum class WeightKind : std::uint8_t {
   plain,
   int4,
@@ -140,6 +141,14 @@ struct RouterLimits {
   int most_top_groups = 0;  // deepseek_v3; its groups must also divide the experts
 };
 
+// Whose loader brings integers to the kernel: it refuses forms before any kernel is asked.
+enum class Loader : std::uint8_t {
+  none,         // the caller
+  vllm_marlin,  // vLLM, when Marlin is chosen
+  vllm,         // when another is
+  sglang,
+};
+
 inline constexpr Set<TokenExchange> batched_exchanges{TokenExchange::deepep_low_latency,
                                                       TokenExchange::nixl};
 inline constexpr Set<TokenExchange> ordered_exchanges{
@@ -160,6 +169,7 @@ struct Rules {
   bool zero_points = true;                            // stored ones
   bool group_order = true;                            // act-order in groups
   bool awq_words = true;                              // codes in AutoAWQ's order
+  Loader loader = Loader::none;                       // of integers
   std::span<const FunctionRule> functions = {};
   bool non_gated = true;
   Set<WeightKind> biases = Set<WeightKind>::all();
@@ -178,6 +188,13 @@ struct Rules {
   // How products are computed where the format's name does not tell.
   const char* arithmetic = nullptr;
 };
+
+// What of integers of that kind the loader and the kernel don't take.
+std::vector<Refusal> integer_needs(const Rules& rules, const char* which, const Scheme& scheme,
+                                   WeightKind kind);
+// "a", "a or b", "a, b or c"
+std::string joined(const std::vector<std::string>& words, const char* between = ", ",
+                   const char* last = " or ");
 
 // Every unmet need, with both sides.
 std::vector<Refusal> unmet_needs(const Rules& rules, const MoeProblem& problem,

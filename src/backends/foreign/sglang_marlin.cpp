@@ -27,6 +27,7 @@ constexpr Rules rules{
     .capabilities = capabilities,
     .weights = weights,
     .integer_groups = groups,
+    .loader = Loader::sglang,
     .functions = functions,
     .dtypes = both_16_bit,
     .exchanges = {TokenExchange::none, TokenExchange::allgather},

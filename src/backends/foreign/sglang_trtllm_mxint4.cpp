@@ -10,7 +10,7 @@ namespace {
 
 constexpr Capability capabilities[] = {{100}};
 
-constexpr Rules rules = mxint4::rules_for(capabilities, {TokenExchange::none});
+constexpr Rules rules = mxint4::rules_for(Loader::sglang, capabilities, {TokenExchange::none});
 
 }  // namespace
 }  // namespace foreign

@@ -17,6 +17,7 @@ constexpr Rules rules{
     .weights = weights,
     .group_order = false,
     .awq_words = false,
+    .loader = Loader::vllm,
     .biases = {},
     .exchanges = {TokenExchange::none, TokenExchange::allgather,
                   TokenExchange::deepep_high_throughput},

@@ -11,7 +11,8 @@ namespace {
 constexpr Capability capabilities[] = {family_100};
 
 constexpr Rules rules = [] {
-  Rules all = mxint4::rules_for(capabilities, {TokenExchange::none, TokenExchange::allgather});
+  Rules all = mxint4::rules_for(Loader::vllm, capabilities,
+                                {TokenExchange::none, TokenExchange::allgather});
   all.declared_biases = false;
   all.routings = {Routing::renormalize, Routing::deepseek_v3, Routing::llama4};
   all.f32_logits = {Routing::deepseek_v3};

@@ -19,15 +19,10 @@ WeightKind integer_kind(const Scheme& scheme) {
   switch (scheme.producer) {
     case Producer::gptq:
     case Producer::auto_round:
-      // Their configs are refused when not symmetric.
-      if (scheme.zero_points) return WeightKind::other;
-      return is_4bit ? WeightKind::int4 : WeightKind::int8;
     case Producer::awq:
-      return is_4bit ? WeightKind::int4 : WeightKind::other;
+      return is_4bit ? WeightKind::int4 : WeightKind::int8;
     case Producer::compressed_tensors:
-      if (!is_4bit) {
-        return group == 0 && !scheme.zero_points ? WeightKind::int8 : WeightKind::other;
-      }
+      if (!is_4bit) return WeightKind::int8;
       if (scheme.zero_points) {
         return group == 32 ? WeightKind::int4_g32_asym : WeightKind::int4_asym;
       }

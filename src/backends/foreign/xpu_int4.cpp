@@ -27,6 +27,7 @@ constexpr Rules rules{
     .weights = weights,
     .zero_points = false,
     .group_order = false,
+    .loader = Loader::vllm,
     .functions = functions,
     .dtypes = both_16_bit,
     .exchanges = ordered_exchanges,
