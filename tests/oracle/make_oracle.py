@@ -107,6 +107,8 @@ def vllm_order(x):
         trt = ("flashinfer_trtllm_bf16", trtllm_bf16, True)
         if x.sm == 90 or x.function == "swigluoai":
             return [TRITON, BATCHED_TRITON, trt, CUTLASS]
+        if x.exchange != "none":  # which implies data parallel
+            return [trt, TRITON, BATCHED_TRITON, CUTLASS]
         return [trt, CUTLASS, TRITON, BATCHED_TRITON]
     return []
 
@@ -148,10 +150,10 @@ def models():
 
 
 def spreads_of(words, devices):
-    """Every device alone; on three GPUs also spread over ranks."""
+    """Every device alone; on four GPUs also spread over ranks."""
     for device in devices:
         yield device, (1, 1, "none")
-    for device in ("sm_80", "sm_90", "sm_100"):
+    for device in ("sm_80", "sm_90", "sm_100", "sm_120"):
         for tp in (2, 8):
             if int(words[2]) % tp == 0:
                 yield device, (tp, 1, "none")

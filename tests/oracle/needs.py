@@ -41,6 +41,7 @@ class Layer:
     def read_scheme(self, scheme):
         self.group, self.zeros, self.ordered, self.awq = 0, False, False, False
         self.producer = ""  # of integers
+        self.as_stored = False  # vllm_rules.moe_wna16
         self.acts = "16-bit"
         if scheme in ("bf16", "f16"):
             self.key = "plain"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What vLLM's backends need, one function a class of its source."""
+import copy
+
 from needs import ANY, F100, F110, F120, FP8, INTS, NVFP4_W4A4, Needs
 
 # ---------------------------------------------------------------- vLLM, integers
@@ -29,28 +31,62 @@ def batched_marlin(x):
     return marlin_needs(x).batched()
 
 
+def moe_wna16(x):
+    """On GPUs GPTQ that Marlin's test of sizes fails is MoeWNA16's: codes stay as the checkpoint has
+    them, and the group is halved until it divides both sizes, or ends at 32."""
+    inter = max(64, x.group) if x.ordered else max(x.group, 1)
+    fits = x.hidden % 128 == 0 and x.group in (0, 32, 64, 128) and x.inter % inter == 0
+    if x.producer != "gptq" or not x.sm or fits:
+        return x
+    x = copy.copy(x)
+    while x.group >= 64 and (x.hidden % x.group or x.inter % x.group):
+        x.group //= 2
+    x.as_stored = True
+    if x.group == 32 and x.key == "int4":
+        x.key = "int4_g32"
+    return x
+
+
+def as_moe_wna16(need, *columns):
+    """What every class gets to see: whole groups of at least 32, besides what divides `columns`."""
+    x = need.layer
+    if x.as_stored and 0 < x.group < 32:
+        need.add("weight", "groups of 32 or more, or one scale a channel", str(x.group))
+    return need.both(*columns, x.group if x.as_stored else 1)
+
+
 def humming(x):
+    x = moe_wna16(x)
     keys = ("int4", "int8", "nvfp4", "mxfp4", "mxfp8") + FP8
-    return Needs(x).cuda(ANY).pairs((keys, None, None)).vllm_loader().weight_on_output()
+    need = Needs(x).cuda(ANY).pairs((keys, None, None)).vllm_loader().weight_on_output()
+    return as_moe_wna16(need)
 
 
 def trtllm_mxint4(x):
+    x = moe_wna16(x)
     # Before the class is asked: GPTQ's and AWQ's integrations always declare biases.
-    return (Needs(x).vllm_loader().no_declared_bias().cuda(F100).pairs(("int4_g32", "16-bit", None)).no_zeros()
+    need = (Needs(x).vllm_loader().no_declared_bias().cuda(F100).pairs(("int4_g32", "16-bit", None)).no_zeros()
             .no_order().no_bias().gated().functions("silu", limits=False).exchanges("none", "allgather")
             .routings("renormalize", "deepseek_v3", "llama4").f32_logits_only("deepseek_v3")
-            .trtllm_router().both(256))
+            .trtllm_router())
+    return as_moe_wna16(need, 256)
 
 
 def triton_wna16(x):
+    x = moe_wna16(x)
     need = Needs(x).triton_device().pairs((("int4", "int4_g32", "int8"), "16-bit", None))
     need.vllm_loader().no_order().no_awq().no_bias().not_flashinfer()
-    return need.both(x.group) if x.integer else need
+    return as_moe_wna16(need, x.group if x.integer else 1)
 
 
 def int4_emulation(x):
+    x = moe_wna16(x)
     keys = tuple(k for k in INTS if k != "int8")
-    return Needs(x).cuda().pairs((keys, "16-bit", None)).vllm_loader().no_bias().not_flashinfer()
+    need = Needs(x)
+    if x.as_stored:
+        need.add("weight", "GPTQ of sizes that fit Marlin", "the layout of the checkpoint")
+    as_moe_wna16(need)
+    return need.cuda().pairs((keys, "16-bit", None)).vllm_loader().no_bias().not_flashinfer()
 
 
 def cpu_int4(x):

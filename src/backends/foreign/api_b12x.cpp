@@ -38,7 +38,7 @@ constexpr PackedFp4Form packed{.kinds = {WeightKind::nvfp4, WeightKind::mxfp4},
 const Backend api_b12x_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "b12x",
-    .summary = "b12x NVFP4 and MXFP4, called directly",
+    .summary = "b12x NVFP4 and MXFP4, called directly; CUDA 13 or newer",
     .layout = "b12x_packed, swizzle_128x4",
     .preparation = foreign::b12x::preparation<foreign::packed>,
 });

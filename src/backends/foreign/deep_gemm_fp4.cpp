@@ -15,6 +15,7 @@ constexpr Rules rules = [] {
   Rules all = deep_gemm::rules_for(weights, functions, deep_gemm::in_order);
   all.capabilities = capabilities;
   all.shapes = shapes;
+  all.arithmetic = "e4m3 activations in groups of 128, whatever 8-bit form is asked for";
   return all;
 }();
 
@@ -24,7 +25,7 @@ constexpr Rules rules = [] {
 const Backend deep_gemm_fp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_deep_gemm_fp4",
-    .summary = "DeepGEMM, MXFP4 with FP8 activations",
+    .summary = "DeepGEMM, MXFP4 with FP8 activations in groups of 128",
     .layout = foreign::unknown_layout,
     .preparation = foreign::nothing<foreign::not_described>,
 });

@@ -13,6 +13,7 @@ constexpr WeightRule weights[] = {
 constexpr Rules rules{
     .weights = weights,
     .loader = Loader::vllm,
+    .gptq_as_stored = false,
     .biases = {},
     .dtypes = bf16_only,
     .exchanges = {TokenExchange::none, TokenExchange::allgather,

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "backends/foreign/marlin_rules.hpp"
 #include "backends/foreign/rules.hpp"
 #include "core/device_info.hpp"
 
@@ -17,7 +18,8 @@ struct Examination {
   const Rules& rules;
   const MoeProblem& problem;
   const DeviceInfo& device;
-  std::vector<Refusal> refusals;
+  std::vector<Refusal> refusals = {};
+  bool as_stored = false;  // left_as_stored
 
   void refuse(Reason reason, std::string needs, std::string has) {
     refusals.push_back({reason, std::move(needs), std::move(has)});
@@ -79,6 +81,13 @@ void check_device(Examination& x) {
   x.refuse(Reason::device, "compute capability " + joined(ranges), capability_text(x.device));
 }
 
+WeightKind kind_of(const Examination& x, const Scheme& scheme) {
+  const WeightKind kind = weight_kind(scheme);
+  // The loader that leaves GPTQ as it is has a key for this group.
+  const bool group_32 = x.as_stored && scheme.scale->granularity.cols == 32;
+  return group_32 && kind == WeightKind::int4 ? WeightKind::int4_g32 : kind;
+}
+
 std::string weight_rule_text(const WeightRule& rule) {
   std::string text = joined(names_of(rule.weights, weight_kinds, weight_kind_name));
   const auto forms = names_of(rule.activations, activation_kinds, activation_kind_name);
@@ -87,7 +96,7 @@ std::string weight_rule_text(const WeightRule& rule) {
 }
 
 void check_weight(Examination& x, const char* which, const Scheme& scheme) {
-  const WeightKind weight = weight_kind(scheme);
+  const WeightKind weight = kind_of(x, scheme);
   const ActivationKind activation = activation_kind(scheme);
   std::vector<std::string> all;
   std::vector<std::string> capabilities;
@@ -110,11 +119,22 @@ void check_weight(Examination& x, const char* which, const Scheme& scheme) {
            fmt::format("{} ({})", pair, scheme_text(scheme)));
 }
 
+void check_as_stored(Examination& x) {
+  const std::int64_t group =
+      std::min(x.problem.gate_up.scale->granularity.cols, x.problem.down.scale->granularity.cols);
+  if (group > 0 && group < 32) {
+    x.refuse(Reason::weight, "groups of 32 or more, or one scale a channel", std::to_string(group));
+  }
+  if (!x.rules.gptq_as_stored) {
+    x.refuse(Reason::weight, "GPTQ of sizes that fit Marlin", "the layout of the checkpoint");
+  }
+}
+
 void check_weights(Examination& x) {
   const MoeProblem& problem = x.problem;
   const auto check = [&](const char* which, const Scheme& scheme) {
     check_weight(x, which, scheme);
-    std::ranges::move(integer_needs(x.rules, which, scheme, weight_kind(scheme)),
+    std::ranges::move(integer_needs(x.rules, which, scheme, kind_of(x, scheme)),
                       std::back_inserter(x.refusals));
   };
   if (problem.gate_up == problem.down) {
@@ -123,6 +143,7 @@ void check_weights(Examination& x) {
     check("gate and up", problem.gate_up);
     check("down", problem.down);
   }
+  if (x.as_stored) check_as_stored(x);
   if (problem.biases && !x.rules.biases.contains(weight_kind(problem.gate_up))) {
     x.refuse(Reason::weight, "experts without biases", "biases");
   }
@@ -291,6 +312,7 @@ void check_shapes(Examination& x) {
       const std::int64_t by = divisor_of(rule, group);
       if (value % by != 0) unmet = std::lcm(unmet, by);
     }
+    if (x.as_stored && group > 0 && value % group != 0) unmet = std::lcm(unmet, group);
     if (unmet == 1) continue;
     x.refuse(Reason::shape,
              fmt::format("{} % {} = 0", hidden ? "hidden_size" : "intermediate_size", unmet),
@@ -298,12 +320,53 @@ void check_shapes(Examination& x) {
   }
 }
 
+bool fits_marlin(const MoeProblem& problem, const DeviceInfo& device) {
+  static constexpr Rules rules = marlin::rules_for(ordered_exchanges);
+  for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
+    if (std::ranges::find(marlin::groups, scheme->scale->granularity.cols) ==
+        std::end(marlin::groups)) {
+      return false;
+    }
+  }
+  Examination x{.rules = rules, .problem = problem, .device = device};
+  check_shapes(x);
+  return x.refusals.empty();
+}
+
+bool is_gptq(const Scheme& scheme) {
+  return (scheme.producer == Producer::gptq || scheme.producer == Producer::auto_round) &&
+         integers.contains(weight_kind(scheme));
+}
+
+// GPTQ that does not fit Marlin: on GPUs vLLM's loader leaves it as the checkpoint has it
+// (MoeWNA16) and halves groups until they divide both sizes, at least to 32.
+std::optional<MoeProblem> left_as_stored(const Rules& rules, const MoeProblem& problem,
+                                         const DeviceInfo& device) {
+  if (rules.loader != Loader::vllm || device.kind != DeviceKind::cuda ||
+      !is_gptq(problem.gate_up) || !is_gptq(problem.down) || fits_marlin(problem, device)) {
+    return std::nullopt;
+  }
+  MoeProblem seen = problem;
+  for (Scheme* scheme : {&seen.gate_up, &seen.down}) {
+    std::int64_t& group = scheme->scale->granularity.cols;
+    const auto divides = [&] {
+      return problem.hidden_size % group == 0 && problem.intermediate_size % group == 0;
+    };
+    while (group >= 64 && !divides()) group /= 2;
+  }
+  return seen;
+}
+
 }  // namespace
 
 std::vector<Refusal> unmet_needs(const Rules& rules, const MoeProblem& problem,
                                  const DeviceInfo& device) {
   const bool other = rules.other_weights.contains(weight_kind(problem.gate_up));
-  Examination x{other ? *rules.other : rules, problem, device, {}};
+  const std::optional<MoeProblem> stored = left_as_stored(rules, problem, device);
+  Examination x{.rules = other ? *rules.other : rules,
+                .problem = stored ? *stored : problem,
+                .device = device,
+                .as_stored = stored.has_value()};
   check_device(x);
   check_weights(x);
   check_function(x);

@@ -58,6 +58,9 @@ constexpr const Backend* vllm_fp8_hopper_blocks_ep[] = {&flashinfer_cutlass_back
                                                         &batched_triton_backend};
 constexpr const Backend* vllm_plain[] = {&trtllm_bf16_backend, &flashinfer_cutlass_backend,
                                          &triton_backend, &batched_triton_backend};
+// With data parallel FlashInfer's CUTLASS goes last.
+constexpr const Backend* vllm_plain_data_parallel[] = {
+    &trtllm_bf16_backend, &triton_backend, &batched_triton_backend, &flashinfer_cutlass_backend};
 constexpr const Backend* vllm_plain_cpu[] = {&cpu_plain_backend};
 constexpr const Backend* vllm_plain_xpu[] = {&xpu_plain_backend};
 constexpr const Backend* vllm_plain_triton_first[] = {
@@ -74,6 +77,10 @@ bool asks_for_activations(const MoeProblem& problem) {
   return activation_kind(problem.gate_up) != ActivationKind::none;
 }
 bool over_ranks(const MoeProblem& problem) { return problem.parallel.expert > 1; }
+// Tokens go to other ranks only where these have tokens of their own.
+bool data_parallel(const MoeProblem& problem) {
+  return problem.parallel.exchange != TokenExchange::none;
+}
 bool clamped_function(const MoeProblem& problem) {
   return problem.activation.kind == Activation::swigluoai;
 }
@@ -143,6 +150,12 @@ constexpr Row rows[] = {
      any_capability,
      clamped_function,
      vllm_plain_triton_first},
+    {Engine::vllm,
+     DeviceKind::cuda,
+     {WeightKind::plain},
+     any_capability,
+     data_parallel,
+     vllm_plain_data_parallel},
     {Engine::vllm, DeviceKind::cuda, {WeightKind::plain}, any_capability, any_layer, vllm_plain},
     {Engine::sglang, DeviceKind::cuda, any_weights, any_capability, any_layer, sglang_any},
     {Engine::flashinfer, DeviceKind::cuda, any_weights, any_capability, any_layer, flashinfer_any},

@@ -170,6 +170,7 @@ struct Rules {
   bool group_order = true;                            // act-order in groups
   bool awq_words = true;                              // codes in AutoAWQ's order
   Loader loader = Loader::none;                       // of integers
+  bool gptq_as_stored = true;  // in the checkpoint's layout, where it does not fit Marlin
   std::span<const FunctionRule> functions = {};
   bool non_gated = true;
   Set<WeightKind> biases = Set<WeightKind>::all();
