@@ -10,6 +10,7 @@
 #include "bench/measure.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/convert.hpp"
+#include "select/problem_list.hpp"
 
 namespace fewbit::bench {
 namespace {
@@ -87,6 +88,7 @@ MoeProblem problem_of(const LayerShape& shape, const MoeWeights& weights,
   problem.intermediate_size = shape.intermediate_size;
   problem.num_experts = shape.num_experts;
   problem.top_k = shape.top_k;
+  problem.activation = shape.activation;
   problem.gate_up = weights.experts.front().up.scheme;
   problem.down = weights.experts.front().down.scheme;
   problem.activation_dtype = options.activation_dtype;
@@ -204,26 +206,22 @@ class Bench {
 }  // namespace
 
 Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where) {
-  std::istringstream lines{std::string(text)};
+  FEWBIT_TRY(const std::vector<NamedProblem> problems, parse_problems(text, where));
   std::vector<LayerShape> shapes;
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    LayerShape shape;
-    if (!(words >> shape.name)) continue;
-    std::string more;
-    if (!(words >> shape.hidden_size >> shape.intermediate_size >> shape.num_experts >>
-          shape.top_k >> shape.scheme) ||
-        words >> more || shape.hidden_size < 1 || shape.intermediate_size < 1 || shape.top_k < 1 ||
-        shape.num_experts < shape.top_k) {
-      return Error{
-          ErrorCode::corrupt,
-          fmt::format("line {} is \"{}\", expected \"name hidden intermediate experts top_k "
-                      "scheme\" with experts >= top_k",
-                      number, line),
-          where};
-    }
+  std::string last;
+  for (const auto& [name, problem] : problems) {
+    const std::string model = name.substr(0, name.find('/'));
+    LayerShape shape{.name = model == last ? name : model,
+                     .hidden_size = problem.hidden_size,
+                     .intermediate_size = problem.intermediate_size,
+                     .num_experts = problem.num_experts,
+                     .top_k = problem.top_k,
+                     .scheme = name.substr(model.size() + 1),
+                     .activation = problem.activation};
+    if (problem.biases) shape.unmeasured = "experts with biases";
+    if (!activation_gated(problem.activation.kind)) shape.unmeasured = "experts without a gate";
     shapes.push_back(std::move(shape));
+    last = model;
   }
   return shapes;
 }
@@ -240,6 +238,9 @@ Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device
                                const LayerBenchOptions& options, Executor& executor) {
   if (options.tokens.empty()) {
     return Error{ErrorCode::invalid_argument, "no number of tokens to measure", shape.name};
+  }
+  if (!shape.unmeasured.empty()) {
+    return Error{ErrorCode::unsupported, shape.unmeasured + " are not measured", shape.name};
   }
   return Bench(shape, executor).run(device, options);
 }

@@ -31,9 +31,11 @@ struct LayerShape {
   std::int64_t num_experts = 0;
   int top_k = 1;
   std::string scheme = "nvfp4";
+  ActivationParams activation = {};
+  std::string unmeasured = {};  // not empty: what such layers have that is not measured
 };
-// Lines "name hidden intermediate experts top_k scheme"; empty lines and lines from # on are left
-// out. Errors: not_found, corrupt (file, line and what is wrong with it).
+// Lines as tests/problems/models.txt has them; a layer of several schemes has its first one under
+// its name, the others as name/scheme. Errors: not_found, corrupt (file, line and what is wrong).
 Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where);
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path);
 

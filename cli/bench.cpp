@@ -126,7 +126,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "Named shapes (default: tiny-moe Qwen3-30B-A3B; of a file all)");
   command->add_flag("--list", options->list, "Names of the shapes");
   command->add_option("--shapes", options->file,
-                      "File of shapes: lines 'name hidden intermediate experts top_k scheme'");
+                      "File of shapes, as tests/problems/models.txt (see explain --problems)");
   command->add_option("--tokens", options->layer.tokens, "Numbers of tokens, as 1,16,512")
       ->delimiter(',')
       ->check(whole_number(1, std::int64_t{1} << 20));

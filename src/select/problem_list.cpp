@@ -53,6 +53,7 @@ std::optional<Scheme> float_scheme(std::string_view name) {
   Scheme nvfp4 =
       nvfp4_scheme(name == "ct-nvfp4" ? Producer::compressed_tensors : Producer::modelopt);
   if (name == "bf16") return plain_scheme(DType::bf16);
+  if (name == "f32") return plain_scheme(DType::f32);
   if (name == "f16") return plain_scheme(DType::f16);
   if (name == "nvfp4-w4a16") return nvfp4;
   nvfp4.activation = DType::f4_e2m1;
@@ -161,6 +162,9 @@ Result<void> parse_line(Line& line, const std::string& name, std::vector<NamedPr
   FEWBIT_TRY(problem.intermediate_size, line.size("intermediate"));
   FEWBIT_TRY(problem.num_experts, line.size("experts"));
   FEWBIT_TRY(const std::int64_t top_k, line.size("top_k"));
+  if (top_k > problem.num_experts) {
+    return line.wrong(fmt::format("top_k {} of {} experts", top_k, problem.num_experts));
+  }
   problem.top_k = static_cast<int>(top_k);
   problem.routed_experts = problem.num_experts;
   FEWBIT_TRY(const std::string function, line.text("activation"));

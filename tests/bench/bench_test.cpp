@@ -25,29 +25,40 @@ class ShapesFile : public ::testing::Test {
 };
 
 TEST_F(ShapesFile, LinesAreShapesAndCommentsAreNot) {
-  const auto shapes =
-      read("# name …\n\nsmall 256 128 16 4 nvfp4  # as trained\nplain 7 5 1 1 bf16\n");
+  const auto shapes = read(
+      "# name …\n\nsmall 256 128 16 4 silu renormalize nvfp4  # as trained\n"
+      "plain 7 5 1 1 gelu other bf16,f32\n");
   ASSERT_TRUE(shapes) << shapes.error().message();
-  ASSERT_EQ(shapes->size(), 2U);
+  ASSERT_EQ(shapes->size(), 3U);
   const LayerShape& s = shapes->front();
   EXPECT_EQ(s.name, "small");
   EXPECT_EQ(s.hidden_size, 256);
   EXPECT_EQ(s.intermediate_size, 128);
   EXPECT_EQ(s.num_experts, 16);
   EXPECT_EQ(s.top_k, 4);
-  EXPECT_EQ(shapes->back().scheme, "bf16");
+  EXPECT_EQ((*shapes)[1].name, "plain");
+  EXPECT_EQ((*shapes)[1].scheme, "bf16");
+  EXPECT_EQ((*shapes)[1].activation.kind, Activation::gelu);
+  EXPECT_EQ(shapes->back().name, "plain/f32");
+  EXPECT_EQ(shapes->back().scheme, "f32");
 }
 
 TEST_F(ShapesFile, ABadLineIsNamedWithItsNumberAndText) {
-  for (const char* line :
-       {"small 256 128 16 4", "small 256 128 16 four nvfp4", "small 256 0 16 4 nvfp4",
-        "small 256 128 3 4 nvfp4", "small 256 128 16 4 nvfp4 more"}) {
-    const auto shapes = read(std::string("ok 16 16 1 1 nvfp4\n") + line + "\n");
+  const struct {
+    const char* line;
+    const char* message;
+  } cases[] = {{"small 256 128 16 4", "no activation"},
+               {"small 256 128 16 4 nvfp4", "\"nvfp4\""},
+               {"small 256 128 16 four silu other nvfp4", "top_k is \"four\""},
+               {"small 256 0 16 4 silu other nvfp4", "intermediate is \"0\""},
+               {"small 256 128 3 4 silu other nvfp4", "top_k 4 of 3 experts"},
+               {"small 256 128 16 4 silu other nvfp4 more", "unknown option \"more\""}};
+  for (const auto& [line, message] : cases) {
+    const auto shapes = read(std::string("ok 16 16 1 1 silu other nvfp4\n") + line + "\n");
     ASSERT_FALSE(shapes) << line;
     EXPECT_EQ(shapes.error().code, ErrorCode::corrupt);
-    EXPECT_THAT(shapes.error().what, HasSubstr("line 2"));
-    EXPECT_THAT(shapes.error().what, HasSubstr(line));
-    EXPECT_EQ(shapes.error().where, path_);
+    EXPECT_THAT(shapes.error().what, HasSubstr(message));
+    EXPECT_EQ(shapes.error().where, path_ + " line 2");
   }
   const auto absent = read_shapes("/nonexistent/shapes.txt");
   ASSERT_FALSE(absent);
@@ -90,6 +101,19 @@ TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
   EXPECT_GT(bench->limits.fma_flops_per_second, 0);
   const std::string text = bench_text(*bench);
   EXPECT_THAT(text, HasSubstr("small (64, 32, 4, 4) nvfp4 on " + bench->backend));
+}
+
+TEST_F(ShapesFile, LayersThatAreNotMeasuredAreAskableAllTheSame) {
+  const auto shapes =
+      read("biased 64 32 4 2 swigluoai other nvfp4 bias\nflat 64 32 4 2 relu2 other bf16\n");
+  ASSERT_TRUE(shapes) << shapes.error().message();
+  const char* why[] = {"experts with biases are not measured",
+                       "experts without a gate are not measured"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto bench = bench_layer((*shapes)[i], *detect_cpu(), {}, serial_executor());
+    ASSERT_FALSE(bench);
+    EXPECT_EQ(bench.error().what, why[i]);
+  }
 }
 
 TEST(BenchLayer, AnUnknownSchemeIsRefusedByName) {

@@ -67,6 +67,7 @@ TEST(ParseProblems, NamesTheLineAndWhatIsWrong) {
       {"\nA", "file line 2: no hidden"},
       {"A 0", "file line 1: hidden is \"0\", expected 1 to 2147483647"},
       {"A 64 3000000000", "file line 1: intermediate is \"3000000000\""},
+      {"A 64 32 8 9 silu other bf16", "file line 1: top_k 9 of 8 experts"},
       {"A 64 32 8 2 tanh other bf16", "\"tanh\""},
       {"A 64 32 8 2 silu best bf16", "unknown routing \"best\""},
       {"A 64 32 8 2 silu other", "file line 1: no schemes"},
