@@ -146,13 +146,16 @@ void describe_layer(Report& report) {
   for (const Engine engine : {Engine::vllm, Engine::sglang, Engine::flashinfer}) {
     auto other = select_backend(layer->problem, *device, {.backend = "", .engine = engine});
     if (!other) other = examine_backends(layer->problem, *device, engine);
-    if (other) report.engines.push_back(*std::move(other));
+    if (!other) continue;
+    add_unprepared(why_model_unprepared(report.checkpoint, engine), *other);
+    report.engines.push_back(*std::move(other));
   }
   auto selection = examine_backends(layer->problem, *device);
   if (!selection) return add_layer_error(report, selection.error());
   const auto choice = select_backend(layer->problem, *device);
   report.layer = *std::move(layer);
   report.selection = choice ? *choice : *std::move(selection);
+  add_unprepared(why_model_unprepared(report.checkpoint, Engine::fewbit), *report.selection);
   if (!choice) {
     if (is_usage_error(choice.error())) report.environment_error = choice.error();
     add_no_backend(report, *device, choice.error());

@@ -29,6 +29,7 @@ struct Options : CommonOptions {
 struct Question {
   MoeProblem problem;
   std::optional<Splits> splits;  // of the whole model, where it is known
+  std::string unprepared;        // why nothing of the model can be prepared
 };
 
 Result<Question> question_of(const Options& options) {
@@ -45,6 +46,8 @@ Result<Question> question_of(const Options& options) {
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, layer_config(checkpoint, identified));
+  FEWBIT_TRY(const Engine engine, options.spread.engine_asked());
+  out.unprepared = why_model_unprepared(checkpoint, engine);
   out.splits = plan_splits(checkpoint, identified);
   if (options.layer >= 0) {
     FEWBIT_TRY(out.problem,
@@ -100,6 +103,7 @@ Result<Answer> answer(const Options& options) {
     out.error = choice.error();
     if (out.error->where == "backend") out.error->where = "--backend";
   }
+  add_unprepared(question.unprepared, out.selection);
   return out;
 }
 

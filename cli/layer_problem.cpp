@@ -63,6 +63,20 @@ Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified&
   return read_layer_config(checkpoint, identified);
 }
 
+std::string why_model_unprepared(const Checkpoint& checkpoint, Engine engine) {
+  if (checkpoint.gguf_metadata() != nullptr) return "";
+  const Result<ModelConfig> config = read_model_config(checkpoint);
+  const bool only_unknown =
+      engine != Engine::fewbit && !config && config.error().code == ErrorCode::unsupported;
+  return config || only_unknown ? "" : config.error().what;
+}
+
+void add_unprepared(const std::string& why, Selection& selection) {
+  for (Candidate& candidate : selection.candidates) {
+    if (candidate.unprepared.empty()) candidate.unprepared = why;
+  }
+}
+
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,
                                      const ModelConfig& config, int layer, DType activation_dtype) {
   if (layer < 0 || !is_moe(config, static_cast<std::size_t>(layer))) {

@@ -21,6 +21,11 @@ using MoeLayers = std::map<int, Result<MoeProblem>>;
 // What is known of the layers, also of models that fewbit can't run as a whole. Errors: as
 // read_layer_config.
 Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified& identified);
+// Why `prepare` writes none of the model's layers for the engine, whatever backend takes them:
+// fewbit prepares for itself what it can run. Empty: nothing is in the way.
+std::string why_model_unprepared(const Checkpoint& checkpoint, Engine engine);
+// What stands against preparing the whole model stands against every backend's layout.
+void add_unprepared(const std::string& why, Selection& selection);
 // One layer, as `prepare` takes it. Errors: invalid_argument when it has no routed experts; as
 // gather_moe otherwise.
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,

@@ -125,6 +125,26 @@ class Experts(Copy):
         self.assertIn("experts on this machine: 6 of 6 MoE layers like layer 0",
                       run("check", self.model).stdout)
 
+    def test_explain_says_of_such_families_what_prepare_says(self):
+        path = self.model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": "ernie4_5_moe"}))
+        page = run_json(self, "explain", self.model)
+        takes = [c for c in page["candidates"] if not c["refusals"]]
+        self.assertTrue(takes)
+        for candidate in takes:
+            self.assertFalse(candidate["preparable"])
+            self.assertIn("ernie4_5_moe", candidate["unprepared"])
+        refused = run("prepare", self.model, "-o", self.folder / "out")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(takes[0]["unprepared"], refused.stderr)
+        self.assertIn("    not preparable: " + takes[0]["unprepared"],
+                      run("explain", self.model).stdout)
+        on = ("--device", "sm_90", "--backend", "marlin")
+        page = run_json(self, "explain", self.model, "--engine", "vllm", *on)
+        self.assertTrue(next(c for c in page["candidates"] if c["backend"] == "marlin")["preparable"])
+        made = run("prepare", self.model, "-o", self.folder / "out", *on)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
     def test_experts_that_no_backend_runs_are_not_counted_as_prepared(self):
         report, experts = self.agree(self.gpt_oss(bias=1))
         self.assertEqual(report["selection"]["chosen"], "")
@@ -275,6 +295,11 @@ class Reports(unittest.TestCase):
         self.assertIn("intermediate_size 768 in runs of 128 over 5 ranks, expected one of 1 to 3, 6",
                       wrong.stderr)
         self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
+        shapes = pathlib.Path(__file__).parents[1] / "problems/moe_layers.txt"
+        for name in ("Mixtral", "Mixtral/nvfp4", "tiny-moe", "DeepSeek-V3/nvfp4"):
+            report = run_json(self, "explain", "--problems", shapes, "--problem", name, "--engine",
+                              "vllm", "--device", "sm_80")
+            self.assertEqual(report["chosen"], "marlin")
         self.assertEqual(run("explain").returncode, 2)
 
     def test_prepare_for_another_engine_needs_its_device(self):
