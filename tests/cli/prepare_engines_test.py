@@ -3,6 +3,7 @@
 
 usage: prepare_engines_test.py FEWBIT MODEL_DIR   (standard library only)
 """
+import json
 import re
 import sys
 import unittest
@@ -59,6 +60,21 @@ class Engines(Scratch):
                                        "flashinfer_cutlass"))
         self.expect_error(why, args=("prepare", source, "-o", self.out, *on))
         self.nothing_left()
+
+    def test_other_engines_layers_of_families_unknown_here_are_prepared(self):
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=8, hidden=256, inner=128, form="bf16")
+        path = source / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "ernie4_5_moe"}))
+        own = self.row_of(run("explain", source).stdout, "reference")
+        self.assertRegex(own, 'not preparable: .*"ernie4_5_moe"')
+        self.expect_error("ernie4_5_moe", args=("prepare", source, "-o", self.out))
+        self.nothing_left()
+        on = ("--device", "sm_89", "--backend", "cutlass")
+        theirs = self.row_of(run("explain", source, *on, "--engine", "flashinfer").stdout, "cutlass")
+        self.assertNotIn("not preparable", theirs)
+        made = run("prepare", source, "-o", self.out, *on)
+        self.assertEqual(made.returncode, 0, made.stderr)
 
 
 if __name__ == "__main__":

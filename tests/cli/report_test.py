@@ -139,11 +139,6 @@ class Experts(Copy):
         self.assertIn(takes[0]["unprepared"], refused.stderr)
         self.assertIn("    not preparable: " + takes[0]["unprepared"],
                       run("explain", self.model).stdout)
-        on = ("--device", "sm_90", "--backend", "marlin")
-        page = run_json(self, "explain", self.model, "--engine", "vllm", *on)
-        self.assertTrue(next(c for c in page["candidates"] if c["backend"] == "marlin")["preparable"])
-        made = run("prepare", self.model, "-o", self.folder / "out", *on)
-        self.assertEqual(made.returncode, 0, made.stderr)
 
     def test_experts_that_no_backend_runs_are_not_counted_as_prepared(self):
         report, experts = self.agree(self.gpt_oss(bias=1))

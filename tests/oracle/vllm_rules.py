@@ -181,7 +181,8 @@ def mx_emulation(x):
 
 
 def deep_gemm_fp4(x):
-    return (Needs(x).cuda(F100, F120).pairs(("mxfp4", "mxfp8", None)).gated().functions("silu")
+    # Its own form; the order that it is asked in gives each class its own, whichever 8 bits are wanted.
+    return (Needs(x).cuda(F100, F120).pairs(("mxfp4", ("fp8_group", "mxfp8"), None)).gated().functions("silu")
             .no_bias().not_flashinfer().both(32))
 
 

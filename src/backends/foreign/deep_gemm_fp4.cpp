@@ -7,7 +7,9 @@ namespace foreign {
 namespace {
 
 constexpr Capability capabilities[] = {family_100, family_120};
-constexpr WeightRule weights[] = {{{WeightKind::mxfp4}, {ActivationKind::mxfp8}}};
+// The kernel's own form is groups of 128; checkpoints that it is asked about want 8 bits as mxfp8.
+constexpr WeightRule weights[] = {
+    {{WeightKind::mxfp4}, {ActivationKind::fp8_group, ActivationKind::mxfp8}}};
 constexpr FunctionRule functions[] = {{Activation::silu}};
 constexpr Divisor shapes[] = {{Divisor::Size::hidden, 32}, {Divisor::Size::intermediate, 32}};
 
