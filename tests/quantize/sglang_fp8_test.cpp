@@ -17,7 +17,8 @@ using testing::HasSubstr;
 TensorView view(const std::vector<std::uint8_t>& codes) {
   return {.dtype = DType::f8_e4m3,
           .shape = {static_cast<std::int64_t>(codes.size())},
-          .bytes = std::as_bytes(std::span(codes))};
+          .bytes = std::as_bytes(std::span(codes)),
+          .device = {}};
 }
 
 Fp8Difference difference(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b) {
