@@ -116,7 +116,8 @@ void check_weight(Examination& x, const char* which, const Scheme& scheme) {
     return;
   }
   x.refuse(Reason::weight, fmt::format("{} in {}", which, joined(all, "; ", "; or ")),
-           fmt::format("{} ({})", pair, scheme_text(scheme)));
+           fmt::format("{} ({}{})", pair, scheme_text(scheme),
+                       x.as_stored ? ", its groups halved until they fit" : ""));
 }
 
 void check_as_stored(Examination& x) {
