@@ -48,9 +48,16 @@ std::string expected_width(Producer producer, const Json& value) {
   return in_range && value.as_int64() ? "" : "an integer from 1 to 32";
 }
 
+// Rows and columns of FP8 blocks; the outermost ones have a rule of their own.
+bool is_block_size(const Json& value) {
+  const Json::Array* sides = value.as_array();
+  return sides != nullptr && sides->size() == 2 &&
+         std::all_of(sides->begin(), sides->end(),
+                     [](const Json& side) { return side.as_int64().value_or(0) > 0; });
+}
+
 std::string expected_group(Producer producer, const Json& value, bool outermost) {
-  // A block's rows and columns have a rule of their own.
-  if (value.is_array() && outermost) return "";
+  if (value.is_array() && (outermost || is_block_size(value))) return "";
   const auto number = value.as_int64();
   if (number && (*number >= 1 || *number == -1)) return "";
   // AutoRound's scale a matrix.

@@ -176,13 +176,14 @@ void spread_activation(std::vector<Draft>& drafts) {
 Result<Identified> identify(const Checkpoint& checkpoint) {
   Inventory inventory;
   inventory.checkpoint = &checkpoint;
+  ModelJson config;
   if (const GgufMetadata* gguf = checkpoint.gguf_metadata()) {
     // A config.json beside it is that of the model it was made from.
     inventory.gguf = true;
     take_hints(read_model_hints(*gguf), inventory);
   } else {
     FEWBIT_TRY(inventory.declared, read_declared(checkpoint));
-    FEWBIT_TRY(const ModelJson config, read_model_json(checkpoint));
+    FEWBIT_TRY(config, read_model_json(checkpoint));
     if (config.root != nullptr) take_hints(read_model_hints(*config.root), inventory);
   }
   inventory.drafts = group_tensors(checkpoint.tensors());
@@ -195,6 +196,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   }
   check_declared(inventory);
   check_config_values(inventory);
+  check_config_hints(inventory, config);
   check_module_rules(inventory);
   check_static_activations(inventory);
   spread_activation(inventory.drafts);

@@ -205,6 +205,24 @@ Result<void> read_norm_and_head(const ConfigSection& config, ModelConfig& model)
   return {};
 }
 
+// Configs that are no language model's of the transformers library.
+Result<void> refuse_other_files(const Json& root, const std::string& where) {
+  if (!root.is_object()) {
+    return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", root.kind()), where};
+  }
+  if (is_original_gpt_oss(root)) {
+    return Error{ErrorCode::unsupported, "gpt-oss's original release, which has no model_type",
+                 where};
+  }
+  if (root.find("model_type") == nullptr && !root.string_at("_class_name").empty()) {
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("a part of a diffusers pipeline: {}", quote(root.string_at("_class_name"))),
+        where};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
@@ -217,13 +235,7 @@ Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
                       : "file does not exist",
                  where};
   }
-  if (!root->is_object()) {
-    return Error{ErrorCode::corrupt, fmt::format("is {}, expected an object", root->kind()), where};
-  }
-  if (is_original_gpt_oss(*root)) {
-    return Error{ErrorCode::unsupported, "gpt-oss's original release, which has no model_type",
-                 where};
-  }
+  FEWBIT_TRY(refuse_other_files(*root, where));
   const ConfigSection config(*root, where);
   ModelConfig model;
   FEWBIT_TRY(read_names(config, model));

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "checkpoint/json.hpp"
+#include "core/text_search.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/validation.hpp"
 
@@ -23,17 +24,27 @@ bool describes_adapter(const Json& config) {
                      [&](std::string_view name) { return !config.string_at(name).empty(); });
 }
 
+// What diffusers and kohya's scripts write has no config at all.
+bool holds_lora_only(const Checkpoint& checkpoint) {
+  const auto tensors = checkpoint.tensors();
+  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return contains_any(tensor.name, {"lora_", "lora."});
+  });
+}
+
 }  // namespace
 
 bool is_adapter(const Checkpoint& checkpoint) {
   const auto adapter = checkpoint.json_file(adapter_file);
+  const auto config = checkpoint.json_file("config.json");
+  const bool neither = adapter && *adapter == nullptr && config && *config == nullptr;
+  if (neither && holds_lora_only(checkpoint)) return true;
   if (!adapter || *adapter == nullptr || !describes_adapter(**adapter)) return false;
   const auto tensors = checkpoint.tensors();
   const bool named = std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo& tensor) {
     return tensor.name.starts_with("base_model.");
   });
-  const auto model = checkpoint.json_file("config.json");
-  return named || (model && *model == nullptr);
+  return named || (config && *config == nullptr);
 }
 
 bool is_part_of_model(const Checkpoint& checkpoint) {

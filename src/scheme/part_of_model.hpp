@@ -10,7 +10,7 @@ namespace fewbit {
 bool is_part_of_model(const Checkpoint& checkpoint);
 
 // adapter_config.json that says so (peft_type, base_model_name_or_path …), and tensors of PEFT's
-// names or no model's config.
+// names or no model's config; or no config at all and nothing but LoRA's tensors.
 bool is_adapter(const Checkpoint& checkpoint);
 
 }  // namespace fewbit

@@ -254,7 +254,8 @@ class ModuleScales {
 
   // The largest weight that codes and scales can make.
   void check_size() {
-    if (!seen_ || exponents_) return;
+    // Of codes that are not decoded no weight is known.
+    if (!seen_ || exponents_ || !module_.unreadable.empty()) return;
     size_ = largest_ * global_ * largest_code(module_.scheme);
     // A scale of 1 everywhere: codes that were rounded without one.
     const bool none = largest_ == 1.0 && global_ == 1.0;
@@ -313,7 +314,7 @@ class ModuleScales {
   // For comparison with other experts.
   void keep(ExpertScales& experts, LargestWeights& largest) const {
     if (!seen_) return;
-    if (!exponents_) largest.add(module_, size_);
+    if (!exponents_ && module_.unreadable.empty()) largest.add(module_, size_);
     if (module_.expert >= 0) experts.add(module_, module_.expert, largest_ * global_);
     for (std::size_t e = 0; e < per_expert_.size(); ++e) {
       double factor = global_;

@@ -81,6 +81,50 @@ def words():
             yield case
 
 
+# key -> values that speak of quantized weights, and that do not
+HINTS = {
+    "weight_block_size": ([[128, 128]], [None, []]),
+    "expert_dtype": (["fp4"], ["bfloat16"]),
+    "scale_fmt": (["ue8m0"], [None]),
+    "hybrid_bit_map": ([{"0": [4, 3]}], [{}]),
+    "quantization": ([{"hybrid_bit_map": {"0": [4, 3]}, "kept_format": "mxfp4_e8m0k32"}], [None]),
+    "moe_quant_algo": (["NVFP4"], [None]),
+    "bits": ([4], [16]),
+    "quantization_bit": ([4], [0]),
+    "quant": (["gptq", {"bits": 3}], ["none", False]),
+    "quant_type": (["nf4"], [None]),
+    "is_quantized": ([True], [False]),
+    "awq_config": ([{"w_bit": 4}], [{}]),
+    "use_fp8": ([True], [False]),
+    "bnb_4bit_quant_type": (["nf4"], [None]),
+    "torch_dtype": (["float8_e4m3fn", "int8"], ["bfloat16"]),
+    "num_quantizers": ([], [8]),
+    "quantize_dropout": ([], [True]),
+    "quant_embed_dim": ([], [256]),
+    "fp8_margin": ([], [0]),
+    "use_cache_quantization": ([], [True]),
+}
+
+
+def hints():
+    """Keys outside of the usual block, beside plain weights; a section of another model is looked into too."""
+    for key, (speaks, silent) in HINTS.items():
+        for number, value in enumerate([*speaks, *silent]):
+            said = number < len(speaks)
+            case = plain_model(f"{'fault' if said else 'no-fault'}-hint-{key}-{number}")
+            case.config[key] = value
+            case.faults = ("config-quantization-key",) if said else ()
+            yield case
+    inner = plain_model("fault-hint-section")
+    inner.config["audio_config"] = {"weights": {"awq": True}}
+    inner.faults = ("config-quantization-key",)
+    yield inner
+    pipeline = plain_model("diffusers-part")
+    pipeline.config = {"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30", "in_channels": 4}
+    pipeline.notes = ("model-not-runnable",)
+    yield pipeline
+
+
 def places(settings):
     """Every object with a width in it."""
     if "bits" in settings:
@@ -93,6 +137,7 @@ def places(settings):
 def cases():
     yield from quark_cases()
     yield from words()
+    yield from hints()
     for method, settings in BLOCKS.items():
         yield of_plain_weights(f"no-fault-values-{method}", settings)
         for number, _ in enumerate(places(settings)):
@@ -103,6 +148,8 @@ def cases():
                     case = of_plain_weights(f"fault-values-{method}-{number}-{key}-{name}", changed)
                     case.faults = ("config-value",)
                     yield case
+    sides = {"quant_method": "auto-round", "bits": 8, "extra_config": {".*mlp.*": {"bits": 8, "group_size": [128, 128]}}}
+    yield of_plain_weights("no-fault-values-block-sides", sides)
     for name, value in ODD_SIZES.items():
         case = modelopt_model(f"fault-modelopt-group-size-{name}")
         block(case, group_size=value)

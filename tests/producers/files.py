@@ -264,8 +264,13 @@ def adapters():
     case = adapter("adapter")
     case.notes = ("config-unreadable",)
     yield case
+    alone = adapter("adapter-without-config")
+    alone.files = {}
+    alone.notes = ("config-unreadable",)
+    yield alone
     fault = adapter("fault-adapter-without-config")
     fault.files = {}
+    fault.tensors["model.layers.4.self_attn.q_proj.weight"] = bf16(np.full((64, 32), 0.5))
     fault.faults = ("layers-missing", "config-unreadable")
     yield fault
     odd = {"empty": "", "no-json": "{peft", "list": [], "nothing": {}, "model": {"model_type": "qwen3_moe"}, "null": {"peft_type": None}}
