@@ -71,7 +71,9 @@ Tensor code_rows(const IntegerFit& fit, const IntegerParts& parts, DType dtype) 
     out.view.shape = {fit.n, static_cast<std::int64_t>(row_bytes)};
     return out;
   }
-  std::vector<std::byte> rows(static_cast<std::size_t>(fit.n) * row_bytes);
+  const std::size_t bytes = static_cast<std::size_t>(fit.n) * row_bytes;
+  auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  const std::span<std::byte> rows(memory.get(), bytes);
   const auto words = parts.qweight.view.bytes;
   switch (fit.packing) {
     case Packing::words_n:
@@ -83,7 +85,7 @@ Tensor code_rows(const IntegerFit& fit, const IntegerParts& parts, DType dtype) 
     default:
       rows_from_words_k(words, {parts.qweight.view.shape[0], fit.n}, row_bytes, rows);
   }
-  return owned(DType::u8, {fit.n, static_cast<std::int64_t>(row_bytes)}, std::move(rows));
+  return {{DType::u8, {fit.n, static_cast<std::int64_t>(row_bytes)}, rows, {}}, std::move(memory)};
 }
 
 std::vector<std::uint8_t> transposed(const std::vector<std::uint8_t>& from, MatrixSize size) {

@@ -7,6 +7,7 @@
 
 #include "core/bit_stream.hpp"
 #include "core/checked.hpp"
+#include "core/transpose_words.hpp"
 
 namespace fewbit {
 namespace {
@@ -38,6 +39,7 @@ void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::s
                        std::span<std::byte> rows) {
   const auto count = static_cast<std::size_t>(size.rows);
   const auto n = static_cast<std::size_t>(size.columns);
+  if (row_bytes == 4 * count) return transpose_words(words, count, n, rows);
   for_tiles(count, n, [&](std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
     for (std::size_t c = c0; c < c1; ++c) {
       for (std::size_t r = r0; r < r1; ++r) {

@@ -142,6 +142,15 @@ Result<void> check_order(const std::string& name, const PaddedMatrix& matrix) {
   return {};
 }
 
+template <Layout To>
+void move_rows(bool signed_codes, std::span<const CodeRows> parts, Dims to,
+               std::span<std::byte> tiles) {
+  std::int64_t elements = 0;
+  for (const CodeRows& part : parts) elements += part.dims.n * part.dims.k;
+  if (elements != to.n * to.k) std::ranges::fill(tiles, std::byte{0});
+  for (const CodeRows& part : parts) move_code_rows<To>(part, signed_codes, to, tiles);
+}
+
 std::string size_text(Dims d) { return std::to_string(d.n) + " x " + std::to_string(d.k); }
 
 }  // namespace
@@ -181,6 +190,12 @@ void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
     codes.bits == 4 ? move_codes<WordSource::awq, AwqWords<4>>(act8, matrix, words, tiles)
                     : move_codes<WordSource::awq, AwqWords<8>>(act8, matrix, words, tiles);
   }
+}
+
+void marlin_repack_rows(int bits, bool signed_codes, std::span<const CodeRows> parts, Dims to,
+                        std::span<std::byte> tiles) {
+  bits == 4 ? move_rows<B12xPacked>(signed_codes, parts, to, tiles)
+            : move_rows<Marlin8Bit>(signed_codes, parts, to, tiles);
 }
 
 std::int64_t marlin_repack_fp8(const MarlinFp8Job& job, const PaddedMatrix& matrix,

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fewbit/result.hpp"
+#include "layout/code_rows.hpp"
 #include "layout/padded_matrix.hpp"
 #include "layout/place.hpp"
 #include "layout/scale_grid.hpp"
@@ -36,6 +37,12 @@ Result<void> check_marlin_codes(const std::string& name, const MarlinCodes& code
 // code 0. Precondition: check_marlin_codes.
 void marlin_repack(const MarlinCodes& codes, const PaddedMatrix& matrix,
                    std::span<const std::byte> words, std::span<std::byte> tiles);
+
+// The same from rows of codes of 4 or 8 bits, each part of the rows for itself, in the stored order
+// and for 16-bit activations; signed_codes: 8 or 128 is added. Precondition: check_marlin_codes for
+// the matrix of all parts, and each lies within it.
+void marlin_repack_rows(int bits, bool signed_codes, std::span<const CodeRows> parts, Dims to,
+                        std::span<std::byte> tiles);
 
 // Where vLLM's bytes mean other weights than the source: the exact ones, or its own.
 enum class MarlinRules { exact, as_vllm };

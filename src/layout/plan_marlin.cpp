@@ -75,7 +75,9 @@ Result<void> check_matrix(const std::string& name, const MarlinInput& input,
   const PaddedMatrix map{
       .from = plan.stored, .to = plan.dims, .parts_n = plan.parts_n, .order = {}};
   FEWBIT_TRY(check_marlin_codes(name + " words", input.codes, map));
-  FEWBIT_TRY(check_words(name, input, matrix.words, experts, plan.stored));
+  if (!matrix.without_words) {
+    FEWBIT_TRY(check_words(name, input, matrix.words, experts, plan.stored));
+  }
   FEWBIT_TRY(check_scales(name, matrix, plan, experts));
   return check_rest(name, input, matrix, plan, experts);
 }
@@ -126,9 +128,10 @@ Result<MarlinPlan> plan_marlin(const MarlinInput& input) {
     FEWBIT_TRY(check_extent("group_size", input.group_size));
   }
   FEWBIT_TRY(check_kinds(input));
-  const Shape& shape = input.w13.words.shape;
+  const bool words = !input.w13.without_words;
+  const Shape& shape = words ? input.w13.words.shape : input.w13.scales.shape;
   if (shape.size() != 3 || shape[0] <= 0) {
-    return bad("w13 words",
+    return bad(words ? "w13 words" : "w13 scales",
                "shape " + shape_text(shape) + ", expected three extents, experts first");
   }
   const std::int64_t halves = input.gating == Gating::gated ? 2 : 1;

@@ -215,7 +215,9 @@ Result<MarlinMatrixResult> prepare_part(const Part& part, Executor& executor) {
     result.g_idx = sorted.g_idx.tensor;
     result.order = sorted.order.tensor;
   }
-  FEWBIT_TRY(result.words, pack_words(part, result.order, executor));
+  if (!part.matrix.without_words) {
+    FEWBIT_TRY(result.words, pack_words(part, result.order, executor));
+  }
   FEWBIT_TRY(pack_scales(part, result, executor));
   if (part.matrix.zeros) {
     FEWBIT_TRY(result.zeros, pack_zeros(part, executor));

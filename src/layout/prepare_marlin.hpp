@@ -24,8 +24,11 @@ namespace fewbit {
 enum class MarlinRowOrder { stored, act_order };
 
 struct MarlinMatrix {
-  TensorView words;   // i32; gptq [experts, k * bits/32, n], awq [experts, k, n * bits/32]
-  TensorView scales;  // f16 or bf16 [experts, groups, n]
+  TensorView words;  // i32; gptq [experts, k * bits/32, n], awq [experts, k, n * bits/32]
+  // The caller repacks the codes, by marlin_repack_rows for one: words is left aside, and the
+  // result has none.
+  bool without_words = false;
+  TensorView scales;                // f16 or bf16 [experts, groups, n]
   std::optional<TensorView> zeros;  // i32 [experts, groups, n * bits/32], in the source's words
   std::optional<TensorView> bias;   // as scales [experts, n]
   // i32 [experts, k]: groups; read for act_order only, where a matrix without it is as stored. Then
@@ -69,7 +72,7 @@ struct MarlinPlan {
 Result<MarlinPlan> plan_marlin(const MarlinInput& input);
 
 struct MarlinMatrixResult {
-  Tensor words;
+  Tensor words;  // empty without
   Tensor scales;
   Tensor zeros;  // empty without
   Tensor bias;   // empty without

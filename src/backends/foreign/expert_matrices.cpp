@@ -9,6 +9,9 @@
 
 #include "core/checked.hpp"
 #include "core/convert.hpp"
+#include "layout/awq_words.hpp"
+#include "layout/code_rows.hpp"
+#include "layout/gptq_words.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -27,23 +30,25 @@ void store_u32(std::span<std::byte> out, std::int64_t index, std::uint32_t word)
   std::memcpy(out.data() + static_cast<std::size_t>(index) * sizeof word, &word, sizeof word);
 }
 
-// Calls fn(row of the stack, words of the row without sign).
-template <class Fn>
-void each_row(const Stack& stack, const Fn& fn) {
-  const auto words = static_cast<std::size_t>(stack.columns() * bits_of(stack) / 32);
-  const std::uint32_t flip = !is_signed(stack.scheme().weight) ? 0U
-                             : bits_of(stack) == 4             ? 0x88888888U
-                                                               : 0x80808080U;
-  std::vector<std::uint32_t> row(words);
-  std::int64_t n = 0;
+// Codes of all parts in a layout of the whole stack.
+template <Layout To>
+void move_codes(const Stack& stack, std::span<std::byte> out) {
+  const Dims all{.n = stack.rows(), .k = stack.columns()};
+  std::int64_t first = 0;
   for (const QuantizedTensor* part : stack.parts) {
-    for (std::int64_t i = 0; i < part->n; ++i, ++n) {
-      const std::byte* from =
-          part->codes.view.bytes.data() + static_cast<std::size_t>(i) * words * 4;
-      for (std::size_t w = 0; w < words; ++w) row[w] = load_u32(from + w * 4) ^ flip;
-      fn(n, row);
-    }
+    move_code_rows<To>(
+        {.codes = part->codes.view.bytes, .dims = {.n = part->n, .k = part->k}, .first_n = first},
+        is_signed(part->scheme.weight), all, out);
+    first += part->n;
   }
+}
+
+// Words of GPTQ and AWQ and bytes hold only whole ones.
+Result<void> check_whole(const Stack& stack, const char* what, std::int64_t codes,
+                         std::int64_t multiple) {
+  if (codes % multiple == 0) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("{} {}, expected a multiple of {}", codes, what, multiple), stack.name};
 }
 
 // Position of natural column c among the eight nibbles of AutoAWQ's word.
@@ -136,39 +141,42 @@ Stack w2_stack(const ExpertWeights& expert) {
 }
 
 Result<OwnedTensor> gptq_words(const Stack& stack) {
-  const std::int64_t n = stack.rows();
-  const std::int64_t words = stack.columns() * bits_of(stack) / 32;
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, words, n}));
-  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
-    for (std::int64_t w = 0; w < words; ++w) {
-      store_u32(out.bytes, w * n + row, codes[static_cast<std::size_t>(w)]);
-    }
-  });
+  const std::int64_t bits = bits_of(stack);
+  FEWBIT_TRY(check_whole(stack, "columns", stack.columns(), 32 / bits));
+  FEWBIT_TRY(OwnedTensor out,
+             allocate_tensor(DType::i32, {1, stack.columns() * bits / 32, stack.rows()}));
+  bits == 4 ? move_codes<GptqWords<4>>(stack, out.bytes)
+            : move_codes<GptqWords<8>>(stack, out.bytes);
   return out;
 }
 
 Result<OwnedTensor> row_words(const Stack& stack) {
-  const std::int64_t words = stack.columns() / 8;
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.rows(), words}));
-  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
-    for (std::int64_t w = 0; w < words; ++w) {
-      store_u32(out.bytes, row * words + w, codes[static_cast<std::size_t>(w)]);
-    }
-  });
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.rows(), stack.columns() / 8}));
+  FEWBIT_TRY(unsigned_rows(stack, out.bytes));
   return out;
 }
 
+Result<void> unsigned_rows(const Stack& stack, std::span<std::byte> out) {
+  FEWBIT_TRY(check_whole(stack, "columns", stack.columns(), 8));
+  const auto bytes = static_cast<std::size_t>(stack.rows() * stack.columns() / 2);
+  if (out.size() != bytes) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} bytes of codes, planned are {}", bytes, out.size()), stack.name};
+  }
+  const unsigned flip = is_signed(stack.scheme().weight) ? 0x88U : 0U;
+  auto to = out.begin();
+  for (const QuantizedTensor* part : stack.parts) {
+    const auto codes = part->codes.view.bytes;
+    to = std::transform(codes.begin(), codes.end(), to,
+                        [flip](std::byte byte) { return byte ^ static_cast<std::byte>(flip); });
+  }
+  return {};
+}
+
 Result<OwnedTensor> awq_words(const Stack& stack) {
-  const std::int64_t words = stack.rows() / 8;
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns(), words}));
-  each_row(stack, [&](std::int64_t row, const std::vector<std::uint32_t>& codes) {
-    const int shift = 4 * awq_position[row % 8];
-    for (std::int64_t k = 0; k < stack.columns(); ++k) {
-      const std::uint32_t code = codes[static_cast<std::size_t>(k / 8)] >> (4 * (k % 8)) & 0xFU;
-      const std::int64_t at = k * words + row / 8;
-      store_u32(out.bytes, at, load_u32(out.bytes.data() + at * 4) | code << shift);
-    }
-  });
+  FEWBIT_TRY(check_whole(stack, "rows", stack.rows(), 8));
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns(), stack.rows() / 8}));
+  move_codes<AwqWords<4>>(stack, out.bytes);
   return out;
 }
 
@@ -316,14 +324,17 @@ Result<OwnedTensor> fp8_scales(const Stack& stack) {
   return rounded(all, DType::f32, std::move(shape), stack.name + " scales");
 }
 
+Result<std::span<std::byte>> planned_share(const MoePlan& plan, ExpertSpans to,
+                                           std::string_view name) {
+  const std::int64_t index = plan.index(name);
+  if (index >= 0) return to[static_cast<std::size_t>(index)];
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("an expert has a {}, but the first has none", name), ""};
+}
+
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,
                  std::span<const std::byte> bytes) {
-  const std::int64_t index = plan.index(name);
-  if (index < 0) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("an expert has a {}, but the first has none", name), ""};
-  }
-  const std::span<std::byte> share = to[static_cast<std::size_t>(index)];
+  FEWBIT_TRY(const std::span<std::byte> share, planned_share(plan, to, name));
   if (share.size() != bytes.size()) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} of {} bytes, planned are {}", name, bytes.size(), share.size()),

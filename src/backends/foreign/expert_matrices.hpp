@@ -49,6 +49,8 @@ Result<OwnedTensor> gptq_words(const Stack& stack);
 Result<OwnedTensor> awq_words(const Stack& stack);
 // i32 [1, n, k/8] of 4-bit codes.
 Result<OwnedTensor> row_words(const Stack& stack);
+// The same into memory of n * k/2 bytes.
+Result<void> unsigned_rows(const Stack& stack, std::span<std::byte> out);
 // i32 [1, groups, n * bits/32]: zero points, n in order or in AutoAWQ's.
 enum class ZeroOrder { plain, awq };
 Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order);
@@ -75,6 +77,9 @@ Result<OwnedTensor> element_rows(const Stack& stack);
 // of blocks. Error unsupported: a part whose blocks end within the next part's.
 Result<OwnedTensor> fp8_scales(const Stack& stack);
 
+// The expert's share of a planned buffer. Error invalid_argument: it is not planned.
+Result<std::span<std::byte>> planned_share(const MoePlan& plan, ExpertSpans to,
+                                           std::string_view name);
 // Copies into the expert's share of a planned buffer. Error invalid_argument: its size is another.
 Result<void> put(const MoePlan& plan, ExpertSpans to, std::string_view name,
                  std::span<const std::byte> bytes);

@@ -11,7 +11,6 @@
 #include "core/checked.hpp"
 #include "layout/prepare_cpu_int4.hpp"
 #include "layout/prepare_trtllm.hpp"
-#include "layout/prepare_xpu.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -113,14 +112,18 @@ Result<void> plan_xpu(const MoeProblem& problem, const Stack& stack, MoePlan& pl
 Result<void> pack_xpu(const MoeProblem& problem, const MoePlan& plan, const Stack& stack,
                       ExpertSpans to) {
   FEWBIT_TRY(check_middle_zero(stack));
-  FEWBIT_TRY(const OwnedTensor words, gptq_words(stack));
-  FEWBIT_TRY(const OwnedTensor scales, scales_by_group(stack, problem.activation_dtype));
-  const Dims d = dims_of(stack);
-  FEWBIT_TRY(const XpuResult result,
-             prepare_xpu({.words = words.tensor.view, .scales = scales.tensor.view}, d,
-                         stack.group() == 0 ? d.k : stack.group()));
-  FEWBIT_TRY(put(plan, to, stack.name + ".codes", result.codes.view.bytes));
-  FEWBIT_TRY(put(plan, to, stack.name + ".scales", result.scales.view.bytes));
+  const std::int64_t group = stack.group() == 0 ? stack.columns() : stack.group();
+  if (stack.columns() % group != 0) {
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("k is {}, expected a multiple of {}, the group size", stack.columns(), group),
+        stack.name};
+  }
+  // Rows of codes and of scales are what canonical weights have.
+  FEWBIT_TRY(const std::span<std::byte> codes, planned_share(plan, to, stack.name + ".codes"));
+  FEWBIT_TRY(unsigned_rows(stack, codes));
+  FEWBIT_TRY(const OwnedTensor scales, scales_by_row(stack, problem.activation_dtype));
+  FEWBIT_TRY(put(plan, to, stack.name + ".scales", scales.bytes));
   return put_bias(plan, stack, problem.activation_dtype, to);
 }
 

@@ -86,7 +86,7 @@ Result<void> plan_stack(const MoeProblem& problem, const Job& job, const Stack& 
 
 // Memory of one stack in the form that vLLM's loader starts from.
 struct Source {
-  OwnedTensor words;
+  std::optional<OwnedTensor> words;  // of act-order; other codes are repacked from their rows
   OwnedTensor scales;
   std::optional<OwnedTensor> zeros;
   std::optional<OwnedTensor> bias;
@@ -96,7 +96,8 @@ struct Source {
     const auto view = [](const std::optional<OwnedTensor>& tensor) {
       return tensor ? std::optional(tensor->tensor.view) : std::nullopt;
     };
-    return {.words = words.tensor.view,
+    return {.words = words ? words->tensor.view : TensorView{},
+            .without_words = !words,
             .scales = scales.tensor.view,
             .zeros = view(zeros),
             .bias = view(bias),
@@ -109,8 +110,8 @@ Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
   Source source;
   if (stack.ordered()) {
     FEWBIT_TRY(source.g_idx, group_index(stack));
+    FEWBIT_TRY(source.words, gptq_words(stack));
   }
-  FEWBIT_TRY(source.words, gptq_words(stack));
   FEWBIT_TRY(source.scales, scales_by_group(stack, problem.activation_dtype));
   if (stack.has_zeros()) {
     FEWBIT_TRY(source.zeros, zero_words(stack, ZeroOrder::plain));
@@ -119,6 +120,33 @@ Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
     FEWBIT_TRY(source.bias, bias_of(stack, problem.activation_dtype));
   }
   return source;
+}
+
+Result<void> repack_rows(const Job& job, const MoePlan& plan, const Stack& stack, ExpertSpans to) {
+  const std::string name = stack.name + ".words";
+  const PlannedBuffer* words = plan.find(name);
+  if (words == nullptr || words->shape.size() != 2) {
+    return Error{ErrorCode::invalid_argument, "not planned", name};
+  }
+  // Tiles of 16 k: 32/bits codes a word.
+  const Dims dims{.n = words->shape[1] * 2 / job.bits, .k = words->shape[0] * 16};
+  const std::int64_t part_rows = dims.n / std::ssize(stack.parts);
+  std::vector<CodeRows> parts;
+  for (const QuantizedTensor* part : stack.parts) {
+    if (part->n > part_rows || part->k > dims.k) {
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("[{}, {}] codes, planned are [{}, {}]", part->n, part->k, part_rows, dims.k),
+          name};
+    }
+    parts.push_back({.codes = part->codes.view.bytes,
+                     .dims = {.n = part->n, .k = part->k},
+                     .first_n = std::ssize(parts) * part_rows});
+  }
+  FEWBIT_TRY(const std::span<std::byte> tiles, planned_share(plan, to, name));
+  const DType dtype = stack.scheme().weight;
+  marlin_repack_rows(job.bits, dtype == DType::i4 || dtype == DType::i8, parts, dims, tiles);
+  return {};
 }
 
 Result<void> put_result(const MoePlan& plan, ExpertSpans to, const std::string& name,
@@ -130,7 +158,8 @@ Result<void> put_result(const MoePlan& plan, ExpertSpans to, const std::string& 
                {".bias", result.bias},   {".g_idx", result.g_idx},   {".order", result.order}};
   for (const auto& part : parts) {
     const bool planned = plan.find(name + part.part) != nullptr;
-    if (part.tensor.empty() && !planned) continue;
+    const bool repacked = result.words.empty() && std::string_view(part.part) == ".words";
+    if (repacked || (part.tensor.empty() && !planned)) continue;
     FEWBIT_TRY(put(plan, to, name + part.part, part.tensor.view.bytes));
   }
   return {};
@@ -158,8 +187,10 @@ Result<MoePlan> plan_marlin_experts(const MoeProblem& problem, const ExpertWeigh
 Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
                                 const ExpertWeights& expert, ExpertSpans to) {
   FEWBIT_TRY(const Job job, job_of(problem));
-  FEWBIT_TRY(const Source w13, source_of(problem, w13_stack(expert)));
-  FEWBIT_TRY(const Source w2, source_of(problem, w2_stack(expert)));
+  const Stack gate_up = w13_stack(expert);
+  const Stack down = w2_stack(expert);
+  FEWBIT_TRY(const Source w13, source_of(problem, gate_up));
+  FEWBIT_TRY(const Source w2, source_of(problem, down));
   MarlinInput input;
   input.codes = {.source = WordSource::gptq, .bits = job.bits};
   input.row_order = MarlinRowOrder::act_order;
@@ -170,6 +201,8 @@ Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
   input.w13 = w13.matrix();
   input.w2 = w2.matrix();
   FEWBIT_TRY(const MarlinResult result, prepare_marlin(input, serial_executor()));
+  if (!w13.words) FEWBIT_TRY(repack_rows(job, plan, gate_up, to));
+  if (!w2.words) FEWBIT_TRY(repack_rows(job, plan, down, to));
   FEWBIT_TRY(put_result(plan, to, "w13", result.w13));
   return put_result(plan, to, "w2", result.w2);
 }
