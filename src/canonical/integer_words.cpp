@@ -33,6 +33,80 @@ void for_tiles(std::size_t rows, std::size_t columns, Body body) {
   }
 }
 
+struct AwqRows {
+  std::span<const std::byte> words;
+  std::span<std::byte> rows;
+  std::size_t n;
+  std::size_t columns;
+
+  std::size_t width() const { return (n + 7) / 8; }
+  std::size_t row_bytes() const { return (columns + 1) / 2; }
+};
+
+// Words of a cache line.
+constexpr std::size_t tile_words = 16;
+typedef std::uint32_t Words __attribute__((vector_size(16)));
+constexpr std::size_t lanes = 4;
+
+void exchange(Words& low, Words& high, unsigned shift, std::uint32_t mask) {
+  const Words different = ((low >> shift) ^ high) & mask;
+  high ^= different;
+  low ^= different << shift;
+}
+
+// Nibble j of word i becomes nibble i of word j, in every lane.
+void transpose_nibbles(Words (&words)[8]) {
+  for (std::size_t i = 0; i < 4; ++i) exchange(words[i], words[i + 4], 16, 0x0000FFFFU);
+  for (const std::size_t i : {0, 1, 4, 5}) exchange(words[i], words[i + 2], 8, 0x00FF00FFU);
+  for (const std::size_t i : {0, 2, 4, 6}) exchange(words[i], words[i + 1], 4, 0x0F0F0F0FU);
+}
+
+// 16 words of 128 columns, from word `first` and from eight columns `block` on.
+void move_awq_tile(const AwqRows& matrix, std::size_t first, std::size_t block) {
+  std::uint32_t out[8 * tile_words][tile_words];
+  for (std::size_t b = 0; b < tile_words; ++b) {
+    for (std::size_t w = 0; w < tile_words; w += lanes) {
+      Words eight[8];
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::size_t at = (8 * (block + b) + i) * matrix.width() + first + w;
+        std::memcpy(&eight[i], matrix.words.data() + 4 * at, sizeof eight[i]);
+      }
+      transpose_nibbles(eight);
+      for (std::size_t j = 0; j < 8; ++j) {
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          out[8 * (w + lane) + j][b] = eight[awq_nibble[j]][lane];
+        }
+      }
+    }
+  }
+  for (std::size_t row = 0; row < 8 * tile_words; ++row) {
+    const std::size_t to = (8 * first + row) * matrix.row_bytes() + 4 * block;
+    std::memcpy(matrix.rows.data() + to, out[row], sizeof out[row]);
+  }
+}
+
+struct AwqPart {
+  std::size_t first_byte, end_byte;  // of rows
+  std::size_t first_word, end_word;  // of a row of words
+};
+
+void move_awq_bytes(const AwqRows& matrix, const AwqPart& part) {
+  const std::size_t width = matrix.width();
+  for (std::size_t w = part.first_word; w < part.end_word; ++w) {
+    const std::size_t count = std::min<std::size_t>(8, matrix.n - 8 * w);
+    for (std::size_t b = part.first_byte; b < part.end_byte; ++b) {
+      const std::uint32_t even = load_word(matrix.words, 2 * b * width + w);
+      const std::uint32_t odd =
+          2 * b + 1 < matrix.columns ? load_word(matrix.words, (2 * b + 1) * width + w) : 0;
+      for (std::size_t j = 0; j < count; ++j) {
+        const unsigned shift = 4 * awq_nibble[j];
+        matrix.rows[(8 * w + j) * matrix.row_bytes() + b] =
+            static_cast<std::byte>(((even >> shift) & 0xFU) | (((odd >> shift) & 0xFU) << 4U));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::size_t row_bytes,
@@ -59,24 +133,24 @@ void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::s
 
 void rows_from_words_n(std::span<const std::byte> words, std::int64_t n, std::int64_t k,
                        std::span<std::byte> rows) {
-  const auto columns = static_cast<std::size_t>(k);
-  const auto width = static_cast<std::size_t>(ceil_div(n, std::int64_t{8}));
-  const std::size_t row_bytes = (columns + 1) / 2;
-  for_tiles(row_bytes, width, [&](std::size_t b0, std::size_t b1, std::size_t w0, std::size_t w1) {
-    for (std::size_t w = w0; w < w1; ++w) {
-      const std::size_t lanes = std::min<std::size_t>(8, static_cast<std::size_t>(n) - 8 * w);
-      for (std::size_t b = b0; b < b1; ++b) {
-        const std::uint32_t even = load_word(words, 2 * b * width + w);
-        const std::uint32_t odd =
-            2 * b + 1 < columns ? load_word(words, (2 * b + 1) * width + w) : 0;
-        for (std::size_t j = 0; j < lanes; ++j) {
-          const unsigned shift = 4 * awq_nibble[j];
-          rows[(8 * w + j) * row_bytes + b] =
-              static_cast<std::byte>(((even >> shift) & 0xFU) | (((odd >> shift) & 0xFU) << 4U));
-        }
-      }
-    }
-  });
+  const AwqRows matrix{.words = words,
+                       .rows = rows,
+                       .n = static_cast<std::size_t>(n),
+                       .columns = static_cast<std::size_t>(k)};
+  // Whole tiles at once, then their rest, byte by byte.
+  const std::size_t width = matrix.n / 8 / tile_words * tile_words;
+  const std::size_t blocks = matrix.columns / 8 / tile_words * tile_words;
+  for (std::size_t w = 0; w < width; w += tile_words) {
+    for (std::size_t b = 0; b < blocks; b += tile_words) move_awq_tile(matrix, w, b);
+  }
+  move_awq_bytes(matrix, {.first_byte = 4 * blocks,
+                          .end_byte = matrix.row_bytes(),
+                          .first_word = 0,
+                          .end_word = width});
+  move_awq_bytes(matrix, {.first_byte = 0,
+                          .end_byte = matrix.row_bytes(),
+                          .first_word = width,
+                          .end_word = matrix.width()});
 }
 
 void rows_from_shorts_gemv(std::span<const std::byte> shorts, std::int64_t n, std::int64_t k,

@@ -35,11 +35,6 @@ struct Part {
   std::span<const std::byte> scales;
   std::span<const std::byte> zeros;  // empty: 8
 };
-struct PartOutput {
-  std::span<std::byte> blocks;
-  std::span<std::byte> scales;
-  std::span<std::byte> zeros;
-};
 
 using Zeros = std::array<std::int8_t, sum_columns>;
 
@@ -71,7 +66,7 @@ void write_sums(const Part& part, std::int64_t first_n, std::span<std::byte> out
 }
 
 // 32 columns of the groups.
-void write_groups(const Part& part, std::int64_t first_n, const PartOutput& out) {
+void write_groups(const Part& part, std::int64_t first_n, const CpuInt4Output& out) {
   for (std::int64_t group = 0; group < part.groups.k; ++group) {
     const Zeros zeros = zeros_of(part, first_n, group);
     const std::int64_t to = CpuInt4Groups<8>::place(part.groups, first_n, group).byte;
@@ -95,7 +90,8 @@ ElementMap map_blocks(WordSource source, Dims dims) {
 }
 
 template <std::int64_t block_k>
-void pack_blocks(const Part& all, const PartOutput& out, std::int64_t experts, Executor& executor) {
+void pack_blocks(const Part& all, const CpuInt4Output& out, std::int64_t experts,
+                 Executor& executor) {
   const ElementMover mover(map_blocks<block_k>(all.source, all.dims), packing_isa());
   const std::int64_t tasks = mover.tasks();
   const auto pack_task = [&](std::int64_t expert, std::int64_t task) {
@@ -107,7 +103,7 @@ void pack_blocks(const Part& all, const PartOutput& out, std::int64_t experts, E
     part.words = share(all.words);
     part.scales = share(all.scales);
     part.zeros = share(all.zeros);
-    const PartOutput to{
+    const CpuInt4Output to{
         .blocks = share(out.blocks), .scales = share(out.scales), .zeros = share(out.zeros)};
     const std::int64_t end = task + 1 < tasks ? mover.first_n(task + 1) : all.dims.n;
     for (std::int64_t n = mover.first_n(task); n < end; n += sum_columns) {
@@ -121,7 +117,7 @@ void pack_blocks(const Part& all, const PartOutput& out, std::int64_t experts, E
   });
 }
 
-using PackBlocks = void (*)(const Part&, const PartOutput&, std::int64_t, Executor&);
+using PackBlocks = void (*)(const Part&, const CpuInt4Output&, std::int64_t, Executor&);
 
 PackBlocks packer(std::int64_t block_k) {
   switch (block_k) {
@@ -165,10 +161,18 @@ Result<void> check_tensors(const CpuInt4Matrix& matrix, Dims dims, std::int64_t 
   return check_tensor("zeros", *matrix.zeros, DType::i32, {experts, groups, dims.n / 8});
 }
 
-}  // namespace
+struct Sizes {
+  std::int64_t experts;
+  std::int64_t block_k;
+  Dims groups;
 
-Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
-                                       std::int64_t group_size, Executor& executor) {
+  Shape blocks(Dims dims) const {
+    return {experts, dims.n / 32, dims.k / block_k, 16 * block_k + 128};
+  }
+  Shape grid() const { return {experts, groups.n / 32, groups.k, 32}; }
+};
+
+Result<Sizes> checked_sizes(const CpuInt4Matrix& matrix, Dims dims, std::int64_t group_size) {
   FEWBIT_TRY(check_extent("n", dims.n));
   FEWBIT_TRY(check_extent("k", dims.k));
   const std::int64_t group = group_size == -1 ? dims.k : group_size;
@@ -179,22 +183,49 @@ Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
   if (shape.size() != 3 || shape[0] <= 0) {
     return bad("words", "shape " + shape_text(shape) + ", expected three extents, experts first");
   }
-  const std::int64_t experts = shape[0];
-  const Dims groups{.n = dims.n, .k = dims.k / group};
-  FEWBIT_TRY(check_tensors(matrix, dims, experts, groups.k));
-  FEWBIT_TRY(OwnedTensor blocks, allocate_tensor(DType::u8, {experts, dims.n / 32, dims.k / block_k,
-                                                             16 * block_k + 128}));
-  FEWBIT_TRY(OwnedTensor scales, allocate_tensor(DType::f32, {experts, dims.n / 32, groups.k, 32}));
-  FEWBIT_TRY(OwnedTensor zeros, allocate_tensor(DType::i8, {experts, dims.n / 32, groups.k, 32}));
+  const Sizes sizes{
+      .experts = shape[0], .block_k = block_k, .groups = {.n = dims.n, .k = dims.k / group}};
+  FEWBIT_TRY(check_tensors(matrix, dims, sizes.experts, sizes.groups.k));
+  return sizes;
+}
+
+Result<void> check_memory(const char* name, std::span<const std::byte> memory, DType dtype,
+                          const Shape& shape) {
+  FEWBIT_TRY(const std::uint64_t bytes, tensor_bytes(dtype, shape));
+  if (memory.size() == bytes) return {};
+  return bad(name, "memory of " + std::to_string(memory.size()) + " bytes, expected " +
+                       std::to_string(bytes));
+}
+
+}  // namespace
+
+Result<void> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims, std::int64_t group_size,
+                              const CpuInt4Output& out, Executor& executor) {
+  FEWBIT_TRY(const Sizes sizes, checked_sizes(matrix, dims, group_size));
+  FEWBIT_TRY(check_memory("blocks", out.blocks, DType::u8, sizes.blocks(dims)));
+  FEWBIT_TRY(check_memory("scales", out.scales, DType::f32, sizes.grid()));
+  FEWBIT_TRY(check_memory("zeros", out.zeros, DType::i8, sizes.grid()));
   const Part all{.source = matrix.source,
                  .dims = dims,
-                 .groups = groups,
+                 .groups = sizes.groups,
                  .scale_dtype = matrix.scales.dtype,
                  .words = matrix.words.bytes,
                  .scales = matrix.scales.bytes,
                  .zeros = matrix.zeros ? matrix.zeros->bytes : std::span<const std::byte>{}};
-  packer(block_k)(all, {.blocks = blocks.bytes, .scales = scales.bytes, .zeros = zeros.bytes},
-                  experts, executor);
+  packer(sizes.block_k)(all, out, sizes.experts, executor);
+  return {};
+}
+
+Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
+                                       std::int64_t group_size, Executor& executor) {
+  FEWBIT_TRY(const Sizes sizes, checked_sizes(matrix, dims, group_size));
+  FEWBIT_TRY(OwnedTensor blocks, allocate_tensor(DType::u8, sizes.blocks(dims)));
+  FEWBIT_TRY(OwnedTensor scales, allocate_tensor(DType::f32, sizes.grid()));
+  FEWBIT_TRY(OwnedTensor zeros, allocate_tensor(DType::i8, sizes.grid()));
+  FEWBIT_TRY(prepare_cpu_int4(
+      matrix, dims, group_size,
+      CpuInt4Output{.blocks = blocks.bytes, .scales = scales.bytes, .zeros = zeros.bytes},
+      executor));
   return CpuInt4Result{.blocks = blocks.tensor, .scales = scales.tensor, .zeros = zeros.tensor};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
@@ -26,6 +27,13 @@ struct CpuInt4Result {
   Tensor zeros;   // i8, as scales
 };
 
+// Where they go, of those sizes.
+struct CpuInt4Output {
+  std::span<std::byte> blocks;
+  std::span<std::byte> scales;
+  std::span<std::byte> zeros;
+};
+
 // One of w13 and w2. block_k is the smaller of the group and 128, and must be 16, 32, 64 or 128.
 // group_size -1: one group over k.
 // Errors invalid_argument (where: the tensor): dtype, shape, n that is no multiple of 32, k that is
@@ -33,5 +41,8 @@ struct CpuInt4Result {
 Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
                                        std::int64_t group_size,
                                        Executor& executor = serial_executor());
+// The same into memory that there is; invalid_argument: its size.
+Result<void> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims, std::int64_t group_size,
+                              const CpuInt4Output& out, Executor& executor = serial_executor());
 
 }  // namespace fewbit

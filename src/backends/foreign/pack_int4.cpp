@@ -92,11 +92,11 @@ Result<void> pack_cpu(const MoeProblem& problem, const MoePlan& plan, const Stac
     FEWBIT_TRY(words, gptq_words(stack));
   }
   matrix.words = words.tensor.view;
-  FEWBIT_TRY(const CpuInt4Result result,
-             prepare_cpu_int4(matrix, dims_of(stack), group_size(stack)));
-  FEWBIT_TRY(put(plan, to, stack.name + ".blocks", result.blocks.view.bytes));
-  FEWBIT_TRY(put(plan, to, stack.name + ".scales", result.scales.view.bytes));
-  FEWBIT_TRY(put(plan, to, stack.name + ".zeros", result.zeros.view.bytes));
+  CpuInt4Output out;
+  FEWBIT_TRY(out.blocks, planned_share(plan, to, stack.name + ".blocks"));
+  FEWBIT_TRY(out.scales, planned_share(plan, to, stack.name + ".scales"));
+  FEWBIT_TRY(out.zeros, planned_share(plan, to, stack.name + ".zeros"));
+  FEWBIT_TRY(prepare_cpu_int4(matrix, dims_of(stack), group_size(stack), out));
   return put_bias(plan, stack, DType::f32, to);
 }
 
