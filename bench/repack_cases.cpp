@@ -13,6 +13,7 @@
 #include "layout/cpu_int4_blocks.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/f4_transposed.hpp"
+#include "layout/fp8_rows.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/marlin_8bit.hpp"
@@ -20,6 +21,7 @@
 #include "layout/nf3_packed.hpp"
 #include "layout/pack_b12x.hpp"
 #include "layout/prepare_nf3.hpp"
+#include "layout/prepare_q2.hpp"
 #include "layout/row_major.hpp"
 #include "layout/swizzle_128x4.hpp"
 #include "layout/trtllm_blocks.hpp"
@@ -254,6 +256,109 @@ RepackCase lane16(const SharedBuffers& buffers) {
           }};
 }
 
+TensorView view_of(DType dtype, Shape shape, std::span<const std::byte> memory) {
+  std::size_t bytes = static_cast<std::size_t>(dtype_bits(dtype));
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+  return {
+      .dtype = dtype, .shape = std::move(shape), .bytes = memory.first(bytes / 8), .device = {}};
+}
+
+// 2-bit codes and their scales of 64; with the memory of the result, as in the rows below.
+RepackCase q2(const SharedBuffers& buffers) {
+  constexpr Dims all{.n = experts * codes.n, .k = codes.k};
+  constexpr std::int64_t groups = all.k / 64;
+  constexpr std::int64_t bytes = all.n * (all.k / 4 + 2 * groups);
+  return {.name = "q2_0 blocks",
+          .read_bytes = bytes,
+          .written_bytes = bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto result =
+                pack_q2({.codes = view_of(DType::u8, {all.n, all.k / 4}, buffers->source.span()),
+                         .scales = view_of(DType::f16, {all.n, groups}, buffers->source.span())},
+                        all, 64, executor);
+            return result ? Result<void>() : result.error();
+          }};
+}
+
+RepackCase fp8_of_nvfp4(std::string name, const SharedBuffers& buffers, Fp8RowScale scale) {
+  constexpr Dims all{.n = experts * codes.n, .k = codes.k};
+  return {.name = std::move(name),
+          .read_bytes = all.n * (all.k / 2 + all.k / 16),
+          .written_bytes = all.n * all.k,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto result = nvfp4_to_fp8_rows(
+                {.codes = view_of(DType::u8, {all.n, all.k / 2}, buffers->source.span()),
+                 .scales = view_of(DType::f8_e4m3, {all.n, all.k / 16}, buffers->scales.span()),
+                 .global_scale = 0x1p-8F},
+                all, scale, executor);
+            return result ? Result<void>() : result.error();
+          }};
+}
+
+RepackCase fp8_of_bf16(const SharedBuffers& buffers) {
+  constexpr Dims all{.n = experts * codes.n / 2, .k = codes.k};  // as many bytes as there are
+  return {.name = "bf16 to fp8 rows",
+          .read_bytes = all.n * all.k * 2,
+          .written_bytes = all.n * all.k,
+          .run = [=](Executor& executor) -> Result<void> {
+            const auto result = bf16_to_fp8_rows(
+                view_of(DType::bf16, {all.n, all.k}, buffers->source.span()), all, executor);
+            return result ? Result<void>() : result.error();
+          }};
+}
+
+// One part of what Marlin reads beside codes, of groups of 32: `bits` each, an expert a task.
+template <class Fn>
+RepackCase marlin_grid(std::string name, const SharedBuffers& buffers, std::int64_t bits,
+                       const Fn& move) {
+  constexpr Dims grid{.n = codes.n, .k = codes.k / 32};
+  const std::int64_t bytes = grid.n * grid.k * bits / 8;
+  return {.name = std::move(name),
+          .read_bytes = experts * bytes,
+          .written_bytes = experts * bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const std::size_t size = static_cast<std::size_t>(bytes);
+              const std::size_t at = static_cast<std::size_t>(expert) * size;
+              move(PaddedMatrix{.from = grid, .to = grid, .parts_n = 1, .order = {}},
+                   buffers->source.span().subspan(at, size), buffers->out.span().subspan(at, size));
+            });
+            return {};
+          }};
+}
+
+RepackCase marlin_scale_rows(const SharedBuffers& buffers) {
+  return marlin_grid("marlin scales", buffers, 16,
+                     [](const PaddedMatrix& grid, auto from, auto to) {
+                       marlin_scales(ScaleOrder::grouped, grid, from, to);
+                     });
+}
+
+RepackCase marlin_zero_rows(std::string name, const SharedBuffers& buffers, WordSource source) {
+  return marlin_grid(std::move(name), buffers, 4,
+                     [source](const PaddedMatrix& grid, auto from, auto to) {
+                       marlin_zero_points({.source = source}, grid, from, to);
+                     });
+}
+
+// Rows of codes, as canonical weights have them.
+RepackCase marlin_rows(std::string name, const SharedBuffers& buffers, int bits) {
+  const std::int64_t bytes = marlin_tile_bytes(codes, bits);
+  return {
+      .name = std::move(name),
+      .read_bytes = experts * bytes,
+      .written_bytes = experts * bytes,
+      .run = [=](Executor& executor) -> Result<void> {
+        parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+          const std::size_t size = static_cast<std::size_t>(bytes);
+          const std::size_t at = static_cast<std::size_t>(expert) * size;
+          const CodeRows rows{.codes = buffers->source.span().subspan(at, size), .dims = codes};
+          marlin_repack_rows(bits, true, {&rows, 1}, codes, buffers->out.span().subspan(at, size));
+        });
+        return {};
+      }};
+}
+
 }  // namespace
 
 Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
@@ -291,6 +396,15 @@ Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
       add(Pair<RowMajor<8>, Marlin8Bit>{}, "marlin fp8", codes, {64, 64}),
       add(Pair<RowMajor<8>, ColumnMajor<8>>{}, "fp8 column-major", codes, {64, 64}),
       nf3(b),
+      q2(b),
+      fp8_of_nvfp4("nvfp4 to fp8", b, Fp8RowScale::none),
+      fp8_of_nvfp4("nvfp4 to fp8, a scale a row", b, Fp8RowScale::per_row),
+      fp8_of_bf16(b),
+      marlin_rows("marlin 4-bit, rows", b, 4),
+      marlin_rows("marlin 8-bit, rows", b, 8),
+      marlin_scale_rows(b),
+      marlin_zero_rows("marlin zeros, gptq", b, gptq),
+      marlin_zero_rows("marlin zeros, awq", b, awq),
       marlin("marlin 8-bit, gptq", b, {gptq, 8, bits16}, false),
       marlin("marlin 8-bit, awq", b, {awq, 8, bits16}, false),
       marlin("marlin 8-bit act8, gptq", b, {gptq, 8, int8}, false),

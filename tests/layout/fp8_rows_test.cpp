@@ -3,86 +3,189 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/float_convert.hpp"
+#include "layout/parallel_ranges.hpp"
 
 namespace fewbit {
 namespace {
 
-std::vector<std::uint16_t> bf16(const std::vector<float>& values) {
+using Bytes = std::vector<std::uint8_t>;
+
+template <class T>
+TensorView view_of(DType dtype, Shape shape, const std::vector<T>& values) {
+  return {.dtype = dtype,
+          .shape = std::move(shape),
+          .bytes = std::as_bytes(std::span<const T>(values)),
+          .device = {}};
+}
+
+Bytes codes_of(const Fp8Rows& rows) {
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(rows.codes.view.bytes.data());
+  return {codes, codes + rows.codes.view.bytes.size()};
+}
+
+float scale_of(const Fp8Rows& rows, std::size_t n) {
+  float scale = 0.0F;
+  std::memcpy(&scale, rows.scales.view.bytes.data() + n * 4, sizeof scale);
+  return scale;
+}
+
+Result<Fp8Rows> from_bf16(const std::vector<float>& values, Dims dims) {
   std::vector<std::uint16_t> bits;
   for (const float value : values) bits.push_back(f32_to_bf16(value));
-  return bits;
+  return bf16_to_fp8_rows(view_of(DType::bf16, {dims.n, dims.k}, bits), dims);
 }
 
 TEST(Fp8RowsTest, Bf16RowsHaveTheKnownCodes) {
-  const auto row = bf16({0.5F, -0.25F, 0.011F});
-  std::vector<std::uint8_t> codes(3);
-  EXPECT_NEAR(bf16_row_to_fp8(row, codes), 0.00111607F, 1e-8F);
-  EXPECT_EQ(codes, (std::vector<std::uint8_t>{0x7e, 0xf6, 0x52}));
+  const auto rows = from_bf16({0.5F, -0.25F, 0.011F}, {.n = 1, .k = 3});
+  ASSERT_TRUE(rows);
+  EXPECT_NEAR(scale_of(*rows, 0), 0.00111607F, 1e-8F);
+  EXPECT_EQ(codes_of(*rows), (Bytes{0x7e, 0xf6, 0x52}));
 }
 
 TEST(Fp8RowsTest, ZerosAndNanDoNotSpoilARow) {
-  std::vector<std::uint8_t> codes(2);
-  EXPECT_EQ(bf16_row_to_fp8(bf16({0.0F, 0.0F}), codes), 1.0F);
-  EXPECT_EQ(codes, (std::vector<std::uint8_t>{0, 0}));
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(bf16_row_to_fp8(bf16({nan, 448.0F}), codes), 1.0F);
-  EXPECT_TRUE(std::isnan(f8_e4m3_to_f32(codes[0])));
-  EXPECT_EQ(codes[1], 0x7e);
+  const auto rows = from_bf16({0.0F, 0.0F, nan, 448.0F}, {.n = 2, .k = 2});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(scale_of(*rows, 0), 1.0F);
+  EXPECT_EQ(scale_of(*rows, 1), 1.0F);
+  const Bytes codes = codes_of(*rows);
+  EXPECT_EQ(codes[0] | codes[1], 0);
+  EXPECT_TRUE(std::isnan(f8_e4m3_to_f32(codes[2])));
+  EXPECT_EQ(codes[3], 0x7e);
 }
 
-// Weights around 0.02, the size of most.
+// A row whose largest is 448, so that its scale is 1.
+TEST(Fp8RowsTest, EveryBf16HasTheNearestCode) {
+  std::vector<std::uint16_t> bits;
+  for (unsigned i = 0; i < 0x10000; ++i) {
+    const float value = bf16_to_f32(static_cast<std::uint16_t>(i));
+    if (std::isnan(value) || std::abs(value) <= 448.0F)
+      bits.push_back(static_cast<std::uint16_t>(i));
+  }
+  const auto k = static_cast<std::int64_t>(bits.size());
+  const auto rows = bf16_to_fp8_rows(view_of(DType::bf16, {1, k}, bits), {.n = 1, .k = k});
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(scale_of(*rows, 0), 1.0F);
+  const Bytes codes = codes_of(*rows);
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    ASSERT_EQ(codes[i], f32_to_f8_e4m3_sat(bf16_to_f32(bits[i]))) << bits[i];
+  }
+}
+
+TEST(Fp8RowsTest, WrongSizesAndDtypesAreRefused) {
+  const std::vector<std::uint16_t> bits(6);
+  const auto short_of = bf16_to_fp8_rows(view_of(DType::bf16, {2, 3}, bits), {.n = 2, .k = 4});
+  ASSERT_FALSE(short_of);
+  EXPECT_EQ(short_of.error().message(), "weights: shape [2, 3], expected [2, 4]");
+  const auto f16 = bf16_to_fp8_rows(view_of(DType::f16, {2, 3}, bits), {.n = 2, .k = 3});
+  ASSERT_FALSE(f16);
+  EXPECT_EQ(f16.error().message(), "weights: dtype f16, expected bf16");
+
+  const Bytes codes(24);
+  const auto nvfp4 = [&](Dims dims, const Shape& scale_shape) {
+    const Bytes scales(4);
+    return nvfp4_to_fp8_rows({.codes = view_of(DType::u8, {2, dims.k / 2}, codes),
+                              .scales = view_of(DType::f8_e4m3, scale_shape, scales)},
+                             dims, Fp8RowScale::none);
+  };
+  EXPECT_EQ(nvfp4({.n = 2, .k = 24}, {2, 1}).error().message(),
+            "k: 24, expected a multiple of the group, 16");
+  EXPECT_EQ(nvfp4({.n = 2, .k = 32}, {2, 2}).error().message(),
+            "codes: holds 24 bytes, expected 32 for shape [2, 16]");
+  EXPECT_FALSE(nvfp4({.n = 0, .k = 32}, {2, 2}));
+}
+
+// Weights around 0.02, the size of most, in three rows.
 class Nvfp4RowsTest : public ::testing::Test {
  protected:
+  static constexpr Dims dims{.n = 3, .k = 256};
+
   Nvfp4RowsTest() {
-    for (unsigned i = 0; i < 128; ++i) codes_.push_back(static_cast<std::uint8_t>(i * 89 + 7));
-    for (unsigned i = 0; i < 16; ++i) scales_.push_back(static_cast<std::uint8_t>(0x38 + i));
-    row_ = {.codes = codes_, .scales = scales_, .global_scale = 0x1.3p-8F};
+    for (unsigned i = 0; i < 384; ++i)
+      codes_.push_back(static_cast<std::uint8_t>(i * 89 + i / 128));
+    for (unsigned i = 0; i < 48; ++i) scales_.push_back(static_cast<std::uint8_t>(0x38 + i % 17));
   }
-  double weight(std::size_t k) const {
-    const unsigned pair = codes_[k / 2];
-    const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair & 15U : pair >> 4);
-    return double{f4_e2m1_to_f32(code)} * double{f8_e4m3_to_f32(scales_[k / 16])} * 0x1.3p-8;
+  Result<Fp8Rows> run(Fp8RowScale scale, Executor& executor = serial_executor()) const {
+    return nvfp4_to_fp8_rows({.codes = view_of(DType::u8, {3, 128}, codes_),
+                              .scales = view_of(DType::f8_e4m3, {3, 16}, scales_),
+                              .global_scale = 0x1.3p-8F},
+                             dims, scale, executor);
   }
-  std::vector<std::uint8_t> codes_;
-  std::vector<std::uint8_t> scales_;
-  Nvfp4Row row_;
+  double weight(std::size_t i) const {
+    const unsigned pair = codes_[i / 2];
+    const auto code = static_cast<std::uint8_t>(i % 2 == 0 ? pair & 15U : pair >> 4);
+    return double{f4_e2m1_to_f32(code)} * double{f8_e4m3_to_f32(scales_[i / 16])} * 0x1.3p-8;
+  }
+  Bytes codes_;
+  Bytes scales_;
 };
 
 // e4m3 has steps of 2^-9 below 2^-6, above three bits of mantissa.
 TEST_F(Nvfp4RowsTest, WithoutAScaleAreTheNearestCodes) {
-  std::vector<std::uint8_t> out(256);
-  nvfp4_row_to_fp8(row_, out);
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const double w = weight(k);
-    EXPECT_LE(std::abs(double{f8_e4m3_to_f32(out[k])} - w),
+  const auto rows = run(Fp8RowScale::none);
+  ASSERT_TRUE(rows);
+  EXPECT_TRUE(rows->scales.empty());
+  const Bytes codes = codes_of(*rows);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const double w = weight(i);
+    EXPECT_LE(std::abs(double{f8_e4m3_to_f32(codes[i])} - w),
               std::max(0x1p-10, std::abs(w) * 0x1p-4));
   }
 }
 
 TEST_F(Nvfp4RowsTest, WithAScaleAreCloserThanHalfAStepOfThreeMantissaBits) {
-  std::vector<std::uint8_t> out(256);
-  const double scale = double{nvfp4_row_to_scaled_fp8(row_, out)};
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const double w = weight(k);
+  const auto rows = run(Fp8RowScale::per_row);
+  ASSERT_TRUE(rows);
+  const Bytes codes = codes_of(*rows);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const double scale = double{scale_of(*rows, i / 256)};
+    const double w = weight(i);
     // The quotient is rounded before the code: 2^-23 more.
-    EXPECT_LE(std::abs(double{f8_e4m3_to_f32(out[k])} * scale - w),
+    EXPECT_LE(std::abs(double{f8_e4m3_to_f32(codes[i])} * scale - w),
               std::abs(w) * (0x1p-4 + 0x1p-22))
-        << k;
+        << i;
   }
+}
+
+TEST_F(Nvfp4RowsTest, ScalesAreTheLargestMagnitudesOf448) {
+  const auto rows = run(Fp8RowScale::per_row);
+  ASSERT_TRUE(rows);
+  for (std::size_t n = 0; n < 3; ++n) {
+    double largest = 0.0;
+    for (std::size_t k = 0; k < 256; ++k)
+      largest = std::max(largest, std::abs(weight(256 * n + k)));
+    EXPECT_NEAR(double{scale_of(*rows, n)}, largest / 448.0, largest * 0x1p-30);
+  }
+}
+
+TEST_F(Nvfp4RowsTest, ThreadsDoNotChangeTheBytes) {
+  const auto pool = make_thread_pool(3);
+  ASSERT_TRUE(pool);
+  const auto one = run(Fp8RowScale::per_row);
+  const auto three = run(Fp8RowScale::per_row, **pool);
+  ASSERT_TRUE(one && three);
+  EXPECT_EQ(codes_of(*one), codes_of(*three));
+  for (std::size_t n = 0; n < 3; ++n) EXPECT_EQ(scale_of(*one, n), scale_of(*three, n));
 }
 
 TEST(Nvfp4RowsWorked, HasTheKnownCodes) {
   const auto one = [](float value) {
-    const std::vector<std::uint8_t> codes(8, 0x22);   // e2m1 code 2 is 1
-    const std::vector<std::uint8_t> scales(1, 0x38);  // e4m3 1
-    std::vector<std::uint8_t> out(16);
-    nvfp4_row_to_fp8({.codes = codes, .scales = scales, .global_scale = value}, out);
-    return out.front();
+    const Bytes codes(8, 0x22);   // e2m1 code 2 is 1
+    const Bytes scales(1, 0x38);  // e4m3 1
+    const auto rows = nvfp4_to_fp8_rows({.codes = view_of(DType::u8, {1, 8}, codes),
+                                         .scales = view_of(DType::f8_e4m3, {1, 1}, scales),
+                                         .global_scale = value},
+                                        {.n = 1, .k = 16}, Fp8RowScale::none);
+    return codes_of(*rows).front();
   };
   EXPECT_EQ(one(0.00226688F), 0x01);
   EXPECT_EQ(one(0.0218F), 0x0b);
