@@ -57,8 +57,8 @@ void exchange(Words& low, Words& high, unsigned shift, std::uint32_t mask) {
 // Nibble j of word i becomes nibble i of word j, in every lane.
 void transpose_nibbles(Words (&words)[8]) {
   for (std::size_t i = 0; i < 4; ++i) exchange(words[i], words[i + 4], 16, 0x0000FFFFU);
-  for (const std::size_t i : {0, 1, 4, 5}) exchange(words[i], words[i + 2], 8, 0x00FF00FFU);
-  for (const std::size_t i : {0, 2, 4, 6}) exchange(words[i], words[i + 1], 4, 0x0F0F0F0FU);
+  for (const unsigned i : {0U, 1U, 4U, 5U}) exchange(words[i], words[i + 2], 8, 0x00FF00FFU);
+  for (const unsigned i : {0U, 2U, 4U, 6U}) exchange(words[i], words[i + 1], 4, 0x0F0F0F0FU);
 }
 
 // 16 words of 128 columns, from word `first` and from eight columns `block` on.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -29,6 +30,17 @@ class LayoutTest : public ::testing::Test {
       }
     }
     return accepted;
+  }
+
+  // The smallest size that the layout accepts, in powers of two.
+  static Dims tile() {
+    Dims smallest{.n = 512, .k = 512};
+    for (std::int64_t n = 1; n <= 512; n *= 2) {
+      for (std::int64_t k = 1; k <= 512; k *= 2) {
+        if (n * k < smallest.n * smallest.k && L::accepts({.n = n, .k = k})) smallest = {n, k};
+      }
+    }
+    return smallest;
   }
 };
 
@@ -110,17 +122,33 @@ TYPED_TEST_P(LayoutTest, UnpackGivesBackWhatPackTookAndLeavesSpareBitsAlone) {
   }
 }
 
-// Sizes that no list names: the same three properties, thousands of times for small tiles.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr std::int64_t most_random_elements = 300'000;
+#else
+inline constexpr std::int64_t most_random_elements = 6'000'000;
+#endif
+
+// Sizes that no list names: the same three properties. Most are a few tiles, so that there are
+// thousands; one in 64 is of any size.
 TYPED_TEST_P(LayoutTest, HoldsForRandomSizes) {
+  constexpr int most_sizes = 2000;
   std::mt19937_64 random(11);
-  const auto extent = [&] {
-    constexpr std::int64_t steps[] = {1, 2, 8, 16, 32, 64, 128};
-    return steps[random() % 7] * static_cast<std::int64_t>(1 + random() % 6);
+  const auto up_to = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(most));
   };
+  const auto any = [&] {
+    constexpr std::int64_t steps[] = {1, 2, 8, 16, 32, 64, 128};
+    return steps[random() % 7] * up_to(6);
+  };
+  const auto most_tiles = [](std::int64_t tile) { return std::max<std::int64_t>(24 / tile, 2); };
+  const auto tiles = [&](std::int64_t tile) { return tile * up_to(most_tiles(tile)); };
+  const Dims tile = this->tile();
   std::int64_t elements = 0;
   int accepted = 0;
-  while (elements < 1'500'000) {
-    const Dims d{.n = extent(), .k = extent()};
+  while (elements < most_random_elements && accepted < most_sizes) {
+    const bool large = random() % 64 == 0;
+    const Dims d =
+        large ? Dims{.n = any(), .k = any()} : Dims{.n = tiles(tile.n), .k = tiles(tile.k)};
     if (!TypeParam::accepts(d) || d.n * d.k > 100'000) continue;
     elements += d.n * d.k;
     ++accepted;
@@ -142,7 +170,12 @@ TYPED_TEST_P(LayoutTest, HoldsForRandomSizes) {
                       });
     ASSERT_FALSE(this->HasFatalFailure());
   }
-  EXPECT_GE(accepted, 20);
+  // All of them for tiles of up to 512 elements, hundreds for those of 4096; a quarter of the
+  // elements, and 600 a size, are for those that are drawn larger.
+  const std::int64_t mean =
+      tile.n * (most_tiles(tile.n) + 1) * tile.k * (most_tiles(tile.k) + 1) / 4;
+  const std::int64_t each = 5 * mean / 4 + 600;
+  EXPECT_GE(accepted, std::min<std::int64_t>(most_sizes, most_random_elements / each));
 }
 
 // Offsets past 2^31 bytes: no product is cut to 32 bits.
