@@ -49,6 +49,12 @@ bool speaks_of_weights(std::string_view key) {
              key, {"quantizer", "quantize_dropout", "quantile", "quantum", "quantity", "cache"});
 }
 
+// Their quantization is of signals.
+bool is_codec(std::string_view path) {
+  return contains_any(lower_ascii(std::string(path)),
+                      {"audio", "codec", "speech", "vocoder", "vq"});
+}
+
 bool is_plain_width(const Json& value) {
   const auto number = value.as_double();
   return number && (*number <= 0 || *number >= 16);
@@ -69,6 +75,10 @@ bool hints(std::string_view name, const Json& value) {
   if (listed(key, keys))
     return !(number && contains_any(key, {"bit", "bpw"}) && is_plain_width(value));
   if (number) return speaks_of_weights(key) && contains_text(key, "bit") && !is_plain_width(value);
+  const std::string* text = value.as_string();
+  if (contains_text(key, "quant") && text != nullptr && listed(lower_ascii(*text), methods)) {
+    return true;
+  }
   return speaks_of_weights(key) || key == "moe_quant_algo" || names_method(key);
 }
 
@@ -85,7 +95,7 @@ void check_config_hints(Inventory& inventory, const ModelJson& config) {
   std::size_t found = 0;
   for (const ConfigPlace& place : config_places(*config.root)) {
     const Json::Object* members = place.object->as_object();
-    if (members == nullptr) continue;
+    if (members == nullptr || is_codec(place.path)) continue;
     for (const auto& [key, value] : *members) {
       if (!hints(key, value) || ++found > most_findings) continue;
       inventory.findings.push_back(

@@ -54,6 +54,7 @@ class Case:
     warnings: tuple = ()  # rules that may be there beside
     said: tuple = ()  # pieces of text that findings, or the error, must have
     notes: tuple = ()  # rules of level info that must be there
+    absent: tuple = ()  # rules that no finding may have
     refused: bool = False  # by convert, whatever the level of the faults
     lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded
 

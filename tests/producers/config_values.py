@@ -98,6 +98,7 @@ HINTS = {
     "use_fp8": ([True], [False]),
     "bnb_4bit_quant_type": (["nf4"], [None]),
     "torch_dtype": (["float8_e4m3fn", "int8"], ["bfloat16"]),
+    "quantizer": (["gptq"], ["rvq"]),
     "num_quantizers": ([], [8]),
     "quantize_dropout": ([], [True]),
     "quant_embed_dim": ([], [256]),
@@ -116,7 +117,7 @@ def hints():
             case.faults = ("config-quantization-key",) if said else ()
             yield case
     inner = plain_model("fault-hint-section")
-    inner.config["audio_config"] = {"weights": {"awq": True}}
+    inner.config["decoder"] = {"weights": {"awq": True}}
     inner.faults = ("config-quantization-key",)
     yield inner
     pipeline = plain_model("diffusers-part")

@@ -62,6 +62,7 @@ def findings_problems(case, code, report):
         return [f"check failed: {report}, expected {case.faults}"] if wrong or not case.faults else []
     serious = {f["rule"] for f in report["findings"] if f["level"] != "info"}
     problems = [f"no finding {rule}: has {sorted(serious)}" for rule in case.faults if rule not in serious]
+    problems += [f"unexpected finding {rule}" for rule in case.absent if any(f["rule"] == rule for f in report["findings"])]
     noted = {f["rule"] for f in report["findings"] if f["level"] == "info"}
     problems += [f"no note {rule}: has {sorted(noted)}" for rule in case.notes if rule not in noted]
     if not case.faults:
