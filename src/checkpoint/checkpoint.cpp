@@ -2,6 +2,10 @@
 #include "fewbit/checkpoint.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "checkpoint/container.hpp"
@@ -34,8 +38,44 @@ const Shape& shape_in_elements(const TensorInfo& info) {
   return info.blocks ? info.blocks->shape : info.shape;
 }
 
+namespace {
+
+// As first read: readers of all producers ask for the same few files.
+class JsonFiles {
+ public:
+  using Answer = Result<std::shared_ptr<const Json>>;
+
+  template <typename Read>
+  Answer find(std::string_view name, Read read) {
+    const std::lock_guard lock(mutex_);
+    const auto at = answers_.find(name);
+    return at != answers_.end() ? at->second
+                                : answers_.emplace(std::string(name), read()).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Answer, std::less<>> answers_;
+};
+
+Result<std::shared_ptr<const Json>> read_json(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  if (!file && file.error().code == ErrorCode::not_found) return std::shared_ptr<const Json>();
+  if (!file) return file.error();
+  const auto bytes = (*file)->bytes();
+  FEWBIT_TRY(expect_json(bytes, path.string()));
+  // Configs are written by Python.
+  FEWBIT_TRY(Json json,
+             Json::parse_python({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                path.string()));
+  return std::make_shared<const Json>(std::move(json));
+}
+
+}  // namespace
+
 struct Checkpoint::State {
   Container container;
+  mutable JsonFiles json_files = {};
 
   const MappedFile& file(const TensorInfo& info) const {
     return *container.shards[static_cast<std::size_t>(info.shard)];
@@ -45,7 +85,9 @@ struct Checkpoint::State {
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
   FEWBIT_TRY(Container container, open_container(path));
   Checkpoint checkpoint;
-  checkpoint.state_ = std::make_shared<const State>(State{std::move(container)});
+  const auto state = std::make_shared<State>();
+  state->container = std::move(container);
+  checkpoint.state_ = state;
   return checkpoint;
 }
 
@@ -102,16 +144,7 @@ Result<std::shared_ptr<const Json>> Checkpoint::json_file(std::string_view name)
                  quote(name) + " is no file name below the checkpoint's folder",
                  directory().string()};
   }
-  const auto file = MappedFile::open(path);
-  if (!file && file.error().code == ErrorCode::not_found) return std::shared_ptr<const Json>();
-  if (!file) return file.error();
-  const auto bytes = (*file)->bytes();
-  FEWBIT_TRY(expect_json(bytes, path.string()));
-  // Configs are written by Python.
-  FEWBIT_TRY(Json json,
-             Json::parse_python({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                path.string()));
-  return std::make_shared<const Json>(std::move(json));
+  return state_->json_files.find(name, [&] { return read_json(path); });
 }
 
 }  // namespace fewbit

@@ -14,6 +14,7 @@
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -208,6 +209,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   out.modules.reserve(inventory.drafts.size());
   for (Draft& draft : inventory.drafts) out.modules.push_back(std::move(draft.module));
   report_unreadable(out);
+  soften_findings_of_a_shard(checkpoint, out.findings);
   return out;
 }
 

@@ -24,6 +24,21 @@ bool describes_adapter(const Json& config) {
                      [&](std::string_view name) { return !config.string_at(name).empty(); });
 }
 
+bool is_shard(const Checkpoint& checkpoint) {
+  const auto findings = checkpoint.findings();
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.rule == "shard-alone"; });
+}
+
+// Shards are cut between tensors: of at most one module at either end a part is elsewhere, unless a
+// whole kind of them is.
+bool may_be_elsewhere(const Finding& finding) {
+  if (finding.rule == "module-unreadable") return !contains_text(finding.where, " more ");
+  return finding.rule == "scale-without-weight" || finding.rule == "config-producer" ||
+         finding.rule == "scale-missing" || finding.rule == "global-scale-missing" ||
+         finding.rule == "input-scale-missing" || finding.rule == "zeros-missing";
+}
+
 // What diffusers and kohya's scripts write has no config at all.
 bool holds_lora_only(const Checkpoint& checkpoint) {
   const auto tensors = checkpoint.tensors();
@@ -48,11 +63,16 @@ bool is_adapter(const Checkpoint& checkpoint) {
 }
 
 bool is_part_of_model(const Checkpoint& checkpoint) {
-  const auto findings = checkpoint.findings();
-  const bool shard = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.rule == "shard-alone";
-  });
-  return shard || is_adapter(checkpoint);
+  return is_shard(checkpoint) || is_adapter(checkpoint);
+}
+
+void soften_findings_of_a_shard(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
+  if (!is_shard(checkpoint)) return;
+  for (Finding& finding : findings) {
+    if (finding.level == Level::info || !may_be_elsewhere(finding)) continue;
+    finding.level = Level::info;
+    finding.expected += ", which may be in another shard";
+  }
 }
 
 void validate_adapter_config(Validation& validation) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "fewbit/checkpoint.hpp"
 
 namespace fewbit {
@@ -12,5 +14,8 @@ bool is_part_of_model(const Checkpoint& checkpoint);
 // adapter_config.json that says so (peft_type, base_model_name_or_path …), and tensors of PEFT's
 // names or no model's config; or no config at all and nothing but LoRA's tensors.
 bool is_adapter(const Checkpoint& checkpoint);
+
+// Of a shard named alone: what its modules lack may be in another shard, so it is information.
+void soften_findings_of_a_shard(const Checkpoint& checkpoint, std::vector<Finding>& findings);
 
 }  // namespace fewbit

@@ -89,7 +89,9 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_fused_counts(validation);
   validate_config_sizes(validation);
   validate_model(validation);
-  return std::move(validation.groups).take();
+  std::vector<Finding> findings = std::move(validation.groups).take();
+  soften_findings_of_a_shard(checkpoint, findings);
+  return findings;
 }
 
 }  // namespace fewbit

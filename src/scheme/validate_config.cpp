@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/gguf_metadata.hpp"
+#include "core/text_search.hpp"
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/model_config.hpp"
@@ -33,6 +34,7 @@ struct Sizes {
   std::optional<std::int64_t> groups;  // of experts, for the choice
   std::optional<std::int64_t> top_groups;
   std::set<std::int64_t> numbers;  // all integers of the config
+  std::set<std::int64_t> rows;     // those whose key tells what tables have rows for
   std::vector<std::string> wrong;  // "hidden_size Infinity"
 };
 
@@ -50,12 +52,23 @@ std::optional<std::int64_t> size_of(const ConfigSection& config, ConfigSection::
   return value ? *value : std::nullopt;
 }
 
-void add_numbers(const Json& value, std::set<std::int64_t>& numbers) {
+// Words, codes, kinds of tokens.
+bool counts_rows(std::string_view key) {
+  return contains_any(key, {"vocab", "codebook", "token", "num_embed", "type_", "code"});
+}
+
+void add_number(std::string_view key, std::optional<std::int64_t> number, Sizes& sizes) {
+  if (!number) return;
+  sizes.numbers.insert(*number);
+  if (counts_rows(key)) sizes.rows.insert(*number);
+}
+
+void add_numbers(const Json& value, Sizes& sizes) {
   for (const ConfigPlace& place : config_places(value)) {
     const Json::Object* members = place.object->as_object();
     if (members == nullptr) continue;
     for (const auto& [name, member] : *members) {
-      if (const auto number = member.as_int64()) numbers.insert(*number);
+      add_number(name, member.as_int64(), sizes);
     }
   }
 }
@@ -77,7 +90,7 @@ Sizes read_sizes(const ModelJson& file) {
   sizes.top_k = size_of(config, top_k_keys, sizes);
   sizes.groups = size_of(config, group_keys, sizes);
   sizes.top_groups = size_of(config, {"topk_group"}, sizes);
-  add_numbers(*file.root, sizes.numbers);
+  add_numbers(*file.root, sizes);
   return sizes;
 }
 
@@ -99,7 +112,7 @@ Sizes read_sizes(const GgufMetadata& metadata) {
   sizes.groups = gguf_size(metadata, "expert_group_count");
   sizes.top_groups = gguf_size(metadata, "expert_group_used_count");
   for (const GgufMetadata::Entry& entry : metadata.entries()) {
-    if (const auto number = entry.value.as_int64()) sizes.numbers.insert(*number);
+    add_number(entry.key, entry.value.as_int64(), sizes);
   }
   return sizes;
 }
@@ -184,8 +197,10 @@ bool is_table_size(const Sizes& sizes, const Module& module) {
   if (!sizes.vocab || !sizes.hidden) return false;
   const bool transposed = module.n == *sizes.hidden && module.k == *sizes.vocab;
   const std::int64_t more = module.n - *sizes.vocab;
-  const bool rows = (more > 0 && (more < most_padding || more % *sizes.vocab == 0)) ||
-                    sizes.numbers.contains(module.n);
+  const bool is_codes = module.role == Role::embedding && more % *sizes.vocab == 0;
+  const bool rows = (more > 0 && (more < most_padding || is_codes)) ||
+                    sizes.rows.contains(module.n) ||
+                    (contains_text(module.name, "pos") && sizes.numbers.contains(module.n));
   return !transposed && rows && sizes.numbers.contains(module.k);
 }
 

@@ -392,6 +392,19 @@ class Reports(unittest.TestCase):
         self.assertFalse(counts["fine"])
         self.assertRegex(wrong.stdout.splitlines()[-1], "^result: [0-9]+ (error|warning)s?.*run it")
 
+    def test_what_a_shard_alone_lacks_may_be_in_another(self):
+        module = "model.layers.0.mlp.up_proj"
+        scale = {module + ".weight_scale": ("F8_E4M3", [16, 2], bytes(32))}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, level in (("model-00001-of-00002", "info"), ("model", "error")):
+                shard = pathlib.Path(folder) / (name + ".safetensors")
+                write_tensors(pathlib.Path(folder), scale)
+                (pathlib.Path(folder) / "model.safetensors").rename(shard)
+                report = json.loads(run("check", shard, "--json").stdout)
+                found = [f for f in report["findings"] if f["rule"] == "scale-without-weight"]
+                self.assertEqual([f["level"] for f in found], [level])
+                shard.unlink()
+
     def test_experts_are_listed_by_their_numbers(self):
         names = [m["name"] for m in run_json(self, "inspect", MODEL)]
         experts = [n.split(".")[5] for n in names if n.startswith("model.layers.0.mlp.experts.")]

@@ -241,6 +241,10 @@ def cases():
     yield tables("released-draft-vocabulary", 48, draft_vocab_size=48)
     yield tables("released-narrow-embedding", 64, 16, embedding_size=16)
     yield tables("released-codebooks", 192)
+    yield tables("released-positions", 64, max_position_embeddings=37)
+    yield with_fault(
+        lambda name: tables(name, 37, max_position_embeddings=37), "released-positions", "config-size", lambda c: None
+    )
     for label, rows, width in (("rows", 37, HIDDEN), ("width", 64, 24), ("order", HIDDEN, 64)):
         yield with_fault(
             lambda name, rows=rows, width=width: tables(name, rows, width), f"released-table-{label}", "config-size", lambda c: None
