@@ -70,7 +70,8 @@ void check_static_activations(Inventory& inventory);
 // Numbers and words of quantization blocks that can mean nothing, unless the producer's own check
 // names them.
 void check_config_values(Inventory& inventory);
-// Keys that speak of quantization beside weights that are all plain, in a config that declares none.
+// Keys that speak of quantization beside weights that are all plain, in a config that declares
+// none.
 void check_config_hints(Inventory& inventory, const ModelJson& config);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);

@@ -84,6 +84,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_gate_up_globals(validation);
   if (!is_part_of_model(checkpoint)) validate_layers(validation);
   validate_twice(validation);
+  validate_mlp_shapes(validation);
   validate_biases(validation);
   validate_adapter_config(validation);
   validate_fused_counts(validation);

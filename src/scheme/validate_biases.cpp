@@ -4,6 +4,7 @@
 
 #include "core/float_types.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -15,6 +16,17 @@ Shape bias_shape(const Validation& validation, const Module& module) {
   // The kernel of a convolution begins with its outputs.
   const bool kernel = weight != nullptr && !module.scheme.quantized() && weight->shape.size() > 2;
   return {kernel ? weight->shape.front() : module.n};
+}
+
+// Heads of encoders and routers have biases of their own, projections do not.
+void check_alone(Validation& validation, const Module& module) {
+  if (module.parts.size() != 1 || !module.parts.front().tensor.ends_with(".bias")) return;
+  const std::string_view last = split_dots(module.name).back();
+  if (module.layer < 0 || module.expert != -1 || !last.ends_with("_proj") ||
+      is_part_of_model(validation.checkpoint))
+    return;
+  validation.add(module, Level::warning, "tensor-missing", module.parts.front().tensor,
+                 "a bias alone", "a weight beside it");
 }
 
 void check_bias(Validation& validation, const Module& module) {
@@ -35,7 +47,10 @@ void check_bias(Validation& validation, const Module& module) {
 }  // namespace
 
 void validate_biases(Validation& validation) {
-  for (const Module& module : validation.identified.modules) check_bias(validation, module);
+  for (const Module& module : validation.identified.modules) {
+    check_bias(validation, module);
+    check_alone(validation, module);
+  }
 }
 
 }  // namespace fewbit

@@ -204,7 +204,27 @@ bool is_table_size(const Sizes& sizes, const Module& module) {
   return !transposed && rows && sizes.numbers.contains(module.k);
 }
 
+// The norms around and behind the main layers, which have the model's width.
+void validate_norm(Validation& validation, const Sizes& sizes, const Module& module) {
+  constexpr std::string_view ends[] = {"norm", "norm_f", "input_layernorm",
+                                       "post_attention_layernorm"};
+  constexpr std::string_view models[] = {"model", "model.language_model", "language_model.model",
+                                         "backbone"};
+  const auto parts = split_dots(module.name);
+  const bool named = std::find(std::begin(ends), std::end(ends), parts.back()) != std::end(ends);
+  if (!sizes.hidden || !named || module.k != 0 || module.n == *sizes.hidden) return;
+  const bool main = std::any_of(std::begin(models), std::end(models), [&](std::string_view model) {
+    const std::string path = fmt::format("{}.layers.{}", model, module.layer);
+    return module.name == fmt::format("{}.{}", model, parts.back()) ||
+           module.name == fmt::format("{}.{}", path, parts.back());
+  });
+  if (!main) return;
+  validation.add(module, Level::error, "config-size", module.name, fmt::format("[{}]", module.n),
+                 fmt::format("[{}] by {}", *sizes.hidden, sizes.source));
+}
+
 void validate_size(Validation& validation, const Sizes& sizes, const Module& module) {
+  if (module.role == Role::norm) return validate_norm(validation, sizes, module);
   if (!module.unreadable.empty() || module.k == 0 || is_table_size(sizes, module)) return;
   const Expected expected = expected_size(sizes, module);
   const bool wrong =

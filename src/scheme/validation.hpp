@@ -118,6 +118,7 @@ void validate_twice(Validation& validation);
 // An adapter_config.json that can't be read, or describes no adapter.
 void validate_adapter_config(Validation& validation);
 // Shapes and types of biases beside matrices.
+void validate_mlp_shapes(Validation& validation);
 void validate_biases(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.
 void validate_model(Validation& validation);

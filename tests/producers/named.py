@@ -223,6 +223,7 @@ def orphan_bias():
     case = nf4("orphan-bias")
     case.tensors["model.layers.0.mlp.experts.gate_up_proj_bias"] = bf16(np.ones((4, 64)))
     case.config["hidden_size"] = 128
+    case.tensors["model.norm.weight"] = bf16(np.ones(128))
     case.schemes["model.layers.0.mlp.experts.gate_up_proj"] = "bf16"
     return case
 

@@ -47,7 +47,7 @@ def gguf_layers(name, architecture, numbers):
     rng = random(name)
     case = GgufCase(name, {}, architecture=architecture)
     for number in numbers:
-        for part, shape in (("gate", (8, 256)), ("up", (8, 256)), ("down", (256, 32))):
+        for part, shape in (("gate", (32, 256)), ("up", (32, 256)), ("down", (256, 32))):
             full = f"blk.{number}.ffn_{part}.weight"
             data, case.values[full] = blocks(rng, "Q8_0", shape)
             case.tensors[full] = ("Q8_0", data)
@@ -67,7 +67,7 @@ def without_no_op(name):
     case.pairs = {
         "deci.block_count": 3,
         "deci.attention.head_count": [4, 0, 4],
-        "deci.feed_forward_length": [8, 0, 8],
+        "deci.feed_forward_length": [32, 0, 32],
     }
     return case
 
@@ -77,7 +77,7 @@ def without_last_no_op(name):
     case.pairs = {
         "deci.block_count": 4,
         "deci.attention.head_count": [4, 4, 0, 0],
-        "deci.feed_forward_length": [8, 8, 0, 0],
+        "deci.feed_forward_length": [32, 32, 0, 0],
     }
     return case
 
@@ -124,6 +124,48 @@ def sequential(name):
     for number in (0, 3):
         case.tensors[f"codec.decoder.layers.{number}.conv.weight"] = bf16(np.full((4, 4, 3), 0.5))
     return case
+
+
+def shared_expert(name):
+    case = plain_model(name)
+    case.config["model_type"] = "some_model"
+    for part, rows, columns in (("gate", 24, HIDDEN), ("up", 24, HIDDEN), ("down", HIDDEN, 24)):
+        case.tensors[f"{LAYER}mlp.shared_experts.{part}_proj.weight"] = plain(random(name), rows, columns)
+    return case
+
+
+SHARED = LAYER + "mlp.shared_experts."
+MISSHAPED = {
+    "gate-rows": ("mlp-shape", {SHARED + "gate_proj.weight": (12, HIDDEN)}),
+    "down-turned": ("mlp-shape", {SHARED + "down_proj.weight": (24, HIDDEN)}),
+    "up-columns": ("mlp-shape", {SHARED + "up_proj.weight": (24, 16)}),
+    "final-norm": ("config-size", {"model.norm.weight": (16,)}),
+    "layer-norm": ("config-size", {LAYER + "input_layernorm.weight": (16,)}),
+}
+
+
+def misshaped():
+    yield shared_expert("released-shared-expert")
+    for label, (rule, changes) in MISSHAPED.items():
+        case = shared_expert(f"fault-shape-{label}")
+        for name, shape in changes.items():
+            case.tensors[name] = bf16(np.full(shape, 0.5))
+        case.faults = (rule,)
+        yield case
+    fused = shared_expert("released-shared-expert-fused")
+    del fused.tensors[SHARED + "gate_proj.weight"]
+    fused.tensors[SHARED + "up_proj.weight"] = bf16(np.full((48, HIDDEN), 0.5))
+    yield fused
+    alone = plain_model("fault-bias-alone")
+    alone.tensors[LAYER + "self_attn.v_proj.bias"] = bf16(np.zeros(16))
+    del alone.tensors[LAYER + "self_attn.v_proj.weight"]
+    alone.faults = ("tensor-missing",)
+    alone.said = ("a bias alone",)
+    yield alone
+    biased = plain_model("released-head-bias")
+    biased.config["model_type"] = "some_model"
+    biased.tensors["cls.predictions.bias"] = bf16(np.zeros(64))
+    yield biased
 
 
 def tables(name, rows=64, width=HIDDEN, **config):
@@ -226,7 +268,7 @@ def cases():
     )
     yield without_no_op("released-gguf-no-op")
     yield with_fault(
-        without_no_op, "released-gguf-no-op", "layers-missing", lambda c: c.pairs.update({"deci.feed_forward_length": [8, 8, 8]})
+        without_no_op, "released-gguf-no-op", "layers-missing", lambda c: c.pairs.update({"deci.feed_forward_length": [32, 32, 32]})
     )
     yield without_last_no_op("released-gguf-last-no-op")
     yield with_fault(
@@ -237,6 +279,7 @@ def cases():
     yield no_op_blocks("released-no-op-blocks")
     yield with_fault(no_op_blocks, "released-no-op-blocks", "layers-missing", set_config(block_configs=[]))
     yield sequential("released-sequential")
+    yield from misshaped()
     yield tables("released-padded-embedding", 72)
     yield tables("released-draft-vocabulary", 48, draft_vocab_size=48)
     yield tables("released-narrow-embedding", 64, 16, embedding_size=16)
