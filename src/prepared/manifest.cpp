@@ -187,7 +187,7 @@ Json manifest_json(const PreparedManifest& manifest) {
   return out;
 }
 
-Result<PreparedManifest> parse_manifest(const Json& json, const std::string& where) {
+Result<PreparedManifest> parse_manifest_fields(const Json& json, const std::string& where) {
   const JsonFields fields(json, "", where);
   FEWBIT_TRY(const std::string format, fields.text("format"));
   if (format != format_name) {
@@ -214,6 +214,12 @@ Result<PreparedManifest> parse_manifest(const Json& json, const std::string& whe
   }
   FEWBIT_TRY(manifest.files, parse_files(fields, "files"));
   FEWBIT_TRY(check_layers(manifest, where));
+  return manifest;
+}
+
+Result<PreparedManifest> parse_manifest(const Json& json, const std::string& where) {
+  FEWBIT_TRY(PreparedManifest manifest, parse_manifest_fields(json, where));
+  const JsonFields fields(json, "", where);
   FEWBIT_TRY(const std::string stated, fields.text("xxh3_128"));
   const std::string hash = hash_of(content_json(manifest));
   if (stated != hash) {

@@ -58,6 +58,8 @@ Json manifest_json(const PreparedManifest& manifest);
 // against the split, the hash of all of them. Errors: corrupt, `where` is the file, what =
 // "layers[3].problem.top_k: expected …, found …"; unsupported for another version.
 Result<PreparedManifest> parse_manifest(const Json& json, const std::string& where);
+// The same, whatever its hash is: what else is wrong with fields can be tested.
+Result<PreparedManifest> parse_manifest_fields(const Json& json, const std::string& where);
 // Error not_found when the folder holds no manifest.
 Result<PreparedManifest> read_manifest(const std::filesystem::path& folder);
 

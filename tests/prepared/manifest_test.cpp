@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "backends/moe_case.hpp"
@@ -44,6 +45,22 @@ PreparedManifest example() {
 Result<PreparedManifest> parsed(const std::string& text) {
   FEWBIT_TRY(const Json json, Json::parse(text, "m.json"));
   return parse_manifest(json, "m.json");
+}
+
+// Else the fuzz target begins with what is refused at once.
+TEST(Manifest, SeedsOfTheFuzzTargetAreRead) {
+  int seeds = 0;
+  for (const auto& seed :
+       std::filesystem::directory_iterator(FEWBIT_SOURCE_DIR "/tests/fuzz/corpus/prepared")) {
+    const auto json = Json::parse(file_content(seed.path()), seed.path().string());
+    ASSERT_TRUE(json) << json.error().message();
+    const auto manifest = parse_manifest_fields(*json, seed.path().string());
+    ASSERT_TRUE(manifest) << manifest.error().message();
+    EXPECT_EQ(manifest->layers.size(), 1U);
+    EXPECT_TRUE(plan_layer_file(manifest->layers[0]));
+    ++seeds;
+  }
+  EXPECT_GT(seeds, 0);
 }
 
 TEST(Manifest, SurvivesJsonExactly) {
