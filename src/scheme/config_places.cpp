@@ -12,8 +12,6 @@
 namespace fewbit {
 namespace {
 
-constexpr std::size_t most_places = 10'000;
-
 constexpr std::pair<std::string_view, QuantizationKey> keys[] = {
     {"quantization_config", QuantizationKey::block},
     {"compression_config", QuantizationKey::block},
@@ -53,7 +51,9 @@ void add_inner(const Json& value, const std::string& path, std::vector<ConfigPla
   const Json::Array* items = value.as_array();
   if (items == nullptr) return;
   for (std::size_t i = 0; i < items->size(); ++i) {
-    if ((*items)[i].is_object()) places.push_back({&(*items)[i], fmt::format("{}[{}].", path, i)});
+    const Json& item = (*items)[i];
+    if (item.is_object() || item.is_array())
+      add_inner(item, fmt::format("{}[{}]", path, i), places);
   }
 }
 
@@ -61,7 +61,7 @@ void add_inner(const Json& value, const std::string& path, std::vector<ConfigPla
 
 std::vector<ConfigPlace> config_places(const Json& config) {
   std::vector<ConfigPlace> places = {{&config, ""}};
-  for (std::size_t i = 0; i < places.size() && places.size() < most_places; ++i) {
+  for (std::size_t i = 0; i < places.size() && places.size() < most_config_places; ++i) {
     const Json::Object* members = places[i].object->as_object();
     if (members == nullptr) continue;
     const std::string path = places[i].path;
@@ -86,6 +86,8 @@ bool says_nothing(const Json& value) {
                                         "bfloat16", "fp16", "float16", "fp32",  "float32"};
   return std::find(std::begin(plain), std::end(plain), lower) != std::end(plain);
 }
+
+bool is_quantization_key(std::string_view name) { return kind_of(name) != QuantizationKey::none; }
 
 QuantizationKey quantization_key(std::string_view name, const Json& value) {
   const QuantizationKey kind = kind_of(name);

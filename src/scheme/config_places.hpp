@@ -2,6 +2,7 @@
 // Where a config speaks of quantization: which keys, in which of its sections.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ struct ConfigPlace {
 };
 // config.json and the parts of a model that it is made of, outer ones first: a method may be told
 // in any of them.
+// About as many objects are looked into.
+inline constexpr std::size_t most_config_places = 10'000;
 std::vector<ConfigPlace> config_places(const Json& config);
 
 // What a member says of the weights, in any spelling of its key.
@@ -32,6 +35,8 @@ enum class QuantizationKey {
 // empty list, an object of nothing else.
 // Such a value: null, false, "", "none" …
 bool says_nothing(const Json& value);
+// One of the keys above, whatever its value.
+bool is_quantization_key(std::string_view name);
 QuantizationKey quantization_key(std::string_view name, const Json& value);
 
 }  // namespace fewbit

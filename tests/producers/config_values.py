@@ -104,6 +104,21 @@ HINTS = {
     "quant_embed_dim": ([], [256]),
     "fp8_margin": ([], [0]),
     "use_cache_quantization": ([], [True]),
+    "load_in_4bit": ([1], [0]),
+    "weights_dtype": (["int4", "Q4_K_M", "ternary"], ["torch.float32"]),
+    "scheme": (["W4A16"], ["linear"]),
+    "weightBits": ([4, "4"], [32]),
+    "low_bit": (["sym_int4"], ["first"]),
+    "fbgemm_fp8": ([True], [False]),
+    "compression": ([{"algorithm": "quantization", "mode": "int8_sym"}], [{"mode": "zip"}]),
+    "use_quant_conv": ([], [True]),
+    "quantization_levels": ([], [[8, 5, 5, 5]]),
+    "cache_config": ([], [{"nbits": 4}]),
+    "precision": (["int4"], ["high", 16]),
+    "fp8_amax_history_len": ([], [1024]),
+    "author": ([], ["a group that likes int4 and gptq, and other things as well"]),
+    "layers": ([[[{"bits": 4}]]], [[1, 2]]),
+    "audio_config": ([{"bits": 4}, {"gptq_config": {"bits": 4}}], [{"quantize": "rvq"}]),
 }
 
 
@@ -120,6 +135,10 @@ def hints():
     inner.config["decoder"] = {"weights": {"awq": True}}
     inner.faults = ("config-quantization-key",)
     yield inner
+    many = plain_model("fault-hint-many-objects")
+    many.config["nested"] = [{"a": 1}] * 10_050
+    many.faults = ("config-quantization-key",)
+    yield many
     pipeline = plain_model("diffusers-part")
     pipeline.config = {"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30", "in_channels": 4}
     pipeline.notes = ("model-not-runnable",)
