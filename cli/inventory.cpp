@@ -14,10 +14,12 @@
 namespace fewbit::cli {
 namespace {
 
-// Weights of a module: a matrix, one for each expert, or a vector.
+// Weights of a module: a matrix, one for each expert, or a vector; a bias has one a row.
 std::uint64_t parameters_of(const Module& module) {
   if (!module.unreadable.empty() || module.n < 1) return 0;
-  const auto matrix = checked_mul(module.n, std::max<std::int64_t>(module.k, 1));
+  const bool biased = module.k > 0 && !module.part("bias").empty();
+  const std::int64_t columns = std::max<std::int64_t>(module.k, 1) + (biased ? 1 : 0);
+  const auto matrix = checked_mul(module.n, columns);
   const auto all =
       matrix ? checked_mul(*matrix, std::max<std::int64_t>(module.experts, 1)) : std::nullopt;
   return static_cast<std::uint64_t>(all.value_or(0));

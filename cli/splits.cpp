@@ -29,7 +29,7 @@ std::string verdict(const SplitPlan& plan) {
     case SplitFit::even:
       return "evenly";
     case SplitFit::uneven:
-      return "whole groups only unevenly; engines that cut evenly refuse";
+      return "only unevenly, in whole groups and experts; engines that cut evenly refuse";
     case SplitFit::none:
       return plan.experts_fit == SplitFit::none
                  ? "not"
