@@ -19,9 +19,9 @@ HEADER = 40 * MB
 MOST_TENSORS, MOST_PAIRS = 1 << 18, 1 << 16
 
 
-def bound(header_bytes, tensors):
+def bound(header_bytes, tensors, config_bytes=0):
     """As docs/fuzzing.md states it."""
-    return 64 * MB + 5 * header_bytes + 1500 * min(tensors, MOST_TENSORS)
+    return 64 * MB + 5 * header_bytes + 1500 * min(tensors, MOST_TENSORS) + 40 * config_bytes
 
 
 def entry(name, shape=b"0"):
@@ -73,7 +73,7 @@ class HostileHeaders(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def within(self, path, header_bytes, tensors, *texts):
+    def within(self, path, header_bytes, tensors, *texts, config_bytes=0):
         for command in (("check",), ("inspect",), ("explain",)):
             process = subprocess.Popen([FEWBIT, *command, path], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE)
@@ -83,7 +83,7 @@ class HostileHeaders(unittest.TestCase):
             process.returncode = os.waitstatus_to_exitcode(status)
             self.assertIn(process.returncode, (0, 1), errors)
             peak = usage.ru_maxrss * 1024
-            self.assertLessEqual(peak, bound(header_bytes, tensors), (path.name, command))
+            self.assertLessEqual(peak, bound(header_bytes, tensors, config_bytes), (path.name, command))
             for part in texts:
                 self.assertIn(part, errors.decode(errors="replace"))
 
@@ -97,6 +97,14 @@ class HostileHeaders(unittest.TestCase):
             out.seek(0)
             out.write(struct.pack("<Q", size))
         self.within(path, size, tensors, *texts)
+
+    def config(self, pieces):
+        header = b"{" + entry(b"a.weight") + b"}"
+        (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        path = self.folder / "config.json"
+        with open(path, "wb") as out:  # piece by piece: the tool's peak begins with this process's
+            out.writelines(pieces)
+        self.within(self.folder, len(header), 1, config_bytes=path.stat().st_size)
 
     def gguf(self, pair_count, pair_pieces, tensor_count, tensor_pieces, *texts):
         path = self.folder / "model.gguf"
@@ -136,6 +144,19 @@ class HostileHeaders(unittest.TestCase):
 
         self.safetensors(members(65_000), 0)
         self.safetensors(members(4_000_000), 0, "65536 values")
+
+    def test_configs(self):
+        self.config(repeated(b'{"a":[1', b",1", b"]}", 7 * MB))
+        self.config(repeated(b'{"a":[{}', b",{}", b"]}", 10 * MB))
+        self.config(repeated(b'{"a":[[]', b",[]", b"]}", 10 * MB))
+
+        def keys():
+            yield b'{"a":0'
+            for i in range(1_000_000):
+                yield b',"%x":1' % i
+            yield b"}"
+
+        self.config(keys())
 
     def test_gguf_pairs(self):
         empty_array = struct.pack("<IIQ", 9, 8, 0)

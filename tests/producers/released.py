@@ -284,6 +284,11 @@ def cases():
     yield tables("released-draft-vocabulary", 48, draft_vocab_size=48)
     yield tables("released-narrow-embedding", 64, 16, embedding_size=16)
     yield tables("released-codebooks", 192)
+    runs = plain_model("fault-rows-that-load-refuses")  # a family that fewbit runs
+    runs.tensors["model.embed_tokens.weight"] = plain(random("rows"), 72, HIDDEN)
+    runs.config["eos_token_id"] = 72
+    runs.faults = ("config-size",)
+    yield runs
     yield tables("released-positions", 64, max_position_embeddings=37)
     yield with_fault(
         lambda name: tables(name, 37, max_position_embeddings=37), "released-positions", "config-size", lambda c: None
