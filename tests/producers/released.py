@@ -286,7 +286,6 @@ def cases():
     yield tables("released-codebooks", 192)
     runs = plain_model("fault-rows-that-load-refuses")  # a family that fewbit runs
     runs.tensors["model.embed_tokens.weight"] = plain(random("rows"), 72, HIDDEN)
-    runs.config["eos_token_id"] = 72
     runs.faults = ("config-size",)
     yield runs
     yield tables("released-positions", 64, max_position_embeddings=37)

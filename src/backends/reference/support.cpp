@@ -74,7 +74,8 @@ std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceI
 const Backend reference_backend{
     .name = "reference",
     .summary =
-        "every readable scheme without pre_quant_scale, every activation and shape, no biases, in double",
+        "every readable scheme without pre_quant_scale, every activation and shape, no biases, in "
+        "double",
     .layout = "row_major",
     .built_for = "generic",
     .moe_refusals = reference::moe_refusals,
