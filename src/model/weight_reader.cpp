@@ -31,10 +31,10 @@ Result<RmsNorm> WeightReader::norm(const std::string& module, std::int64_t width
                              shape_text(expected)),
                  name};
   }
-  if (!is_plain_float(info->dtype)) {
-    return Error{
-        ErrorCode::corrupt,
-        fmt::format("dtype is {}, expected bf16, f16, f32 or f64", dtype_name(info->dtype)), name};
+  if (!is_16_or_32_bit_float(info->dtype)) {
+    return Error{ErrorCode::corrupt,
+                 fmt::format("dtype is {}, expected bf16, f16 or f32", dtype_name(info->dtype)),
+                 name};
   }
   if (const Module* found = source_.identified.find(module);
       found != nullptr && !found->unreadable.empty()) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/ascii.hpp"
 #include "model/model_fixture.hpp"
 
 namespace fewbit {
@@ -77,13 +78,15 @@ TEST_F(ModelErrors, ExpertsMustHaveTheSizesOfTheConfig) {
 TEST_F(ModelErrors, AWrongDtypeIsNamed) {
   for (const char* name : {"model.norm.weight", "model.layers.0.self_attn.q_proj.weight",
                            "model.embed_tokens.weight"}) {
-    TinyModel tiny{TinyConfig{}};
-    tiny.tensors().at(name).dtype = DType::i32;
-    const auto model = try_load(tiny);
-    ASSERT_FALSE(model) << name;
-    const std::string module(name, std::string_view(name).rfind('.'));
-    EXPECT_THAT(model.error().message(), HasSubstr(module));
-    EXPECT_THAT(model.error().message(), testing::AnyOf(HasSubstr("i32"), HasSubstr("I32")));
+    for (const DType dtype : {DType::i32, DType::f64}) {
+      TinyModel tiny{TinyConfig{}};
+      tiny.tensors().at(name).dtype = dtype;
+      const auto model = try_load(tiny);
+      ASSERT_FALSE(model) << name << " " << dtype_name(dtype);
+      const std::string module(name, std::string_view(name).rfind('.'));
+      EXPECT_THAT(model.error().message(), HasSubstr(module));
+      EXPECT_THAT(lower_ascii(model.error().message()), HasSubstr(dtype_name(dtype)));
+    }
   }
 }
 
