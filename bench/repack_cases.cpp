@@ -99,6 +99,23 @@ RepackCase b12x(const SharedBuffers& buffers, IsaLevel isa) {
           }};
 }
 
+// As many bytes read as written: pack(from, to) of each expert, a task each.
+template <class Pack>
+RepackCase each_expert(std::string name, const SharedBuffers& buffers, std::int64_t bytes,
+                       Pack pack) {
+  return {.name = std::move(name),
+          .read_bytes = experts * bytes,
+          .written_bytes = experts * bytes,
+          .run = [=](Executor& executor) -> Result<void> {
+            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
+              const std::size_t size = static_cast<std::size_t>(bytes);
+              const std::size_t at = static_cast<std::size_t>(expert) * size;
+              pack(buffers->source.span().subspan(at, size), buffers->out.span().subspan(at, size));
+            });
+            return {};
+          }};
+}
+
 // words of the codes -> Marlin tiles by marlin_repack, an expert a task.
 RepackCase marlin(std::string name, const SharedBuffers& buffers, MarlinCodes kind,
                   bool act_order) {
@@ -109,19 +126,9 @@ RepackCase marlin(std::string name, const SharedBuffers& buffers, MarlinCodes ki
       order->push_back(static_cast<std::int32_t>(k * 1001 % codes.k));  // odd: a permutation
     }
   }
-  return {.name = std::move(name),
-          .read_bytes = experts * bytes,
-          .written_bytes = experts * bytes,
-          .run = [=](Executor& executor) -> Result<void> {
-            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
-              const std::size_t size = static_cast<std::size_t>(bytes);
-              const std::size_t at = static_cast<std::size_t>(expert) * size;
-              marlin_repack(kind, {.from = codes, .to = codes, .parts_n = 1, .order = *order},
-                            buffers->source.span().subspan(at, size),
-                            buffers->out.span().subspan(at, size));
-            });
-            return {};
-          }};
+  return each_expert(std::move(name), buffers, bytes, [=](auto from, auto to) {
+    marlin_repack(kind, {.from = codes, .to = codes, .parts_n = 1, .order = *order}, from, to);
+  });
 }
 
 // 4-bit words and a zero point a group of 128 -> tiles for FP8 activations.
@@ -321,18 +328,9 @@ RepackCase marlin_grid(std::string name, const SharedBuffers& buffers, std::int6
                        const Fn& move) {
   constexpr Dims grid{.n = codes.n, .k = codes.k / 32};
   const std::int64_t bytes = grid.n * grid.k * bits / 8;
-  return {.name = std::move(name),
-          .read_bytes = experts * bytes,
-          .written_bytes = experts * bytes,
-          .run = [=](Executor& executor) -> Result<void> {
-            parallel_for(executor, static_cast<int>(experts), [&](int expert) {
-              const std::size_t size = static_cast<std::size_t>(bytes);
-              const std::size_t at = static_cast<std::size_t>(expert) * size;
-              move(PaddedMatrix{.from = grid, .to = grid, .parts_n = 1, .order = {}},
-                   buffers->source.span().subspan(at, size), buffers->out.span().subspan(at, size));
-            });
-            return {};
-          }};
+  return each_expert(std::move(name), buffers, bytes, [=](auto from, auto to) {
+    move(PaddedMatrix{.from = grid, .to = grid, .parts_n = 1, .order = {}}, from, to);
+  });
 }
 
 RepackCase marlin_scale_rows(const SharedBuffers& buffers) {
