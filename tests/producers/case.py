@@ -56,6 +56,7 @@ class Case:
     notes: tuple = ()  # rules of level info that must be there
     absent: tuple = ()  # rules that no finding may have
     refused: bool = False  # by convert, whatever the level of the faults
+    contradictions: tuple = ()  # found while it was made: where values differ from another source
     lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded
 
     def write(self, folder: Path):

@@ -146,7 +146,7 @@ def quantized_problems(program, case, folder):
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
     code, report = fewbit(program, "check", folder / "checkpoint", "--weights", "--json")
-    problems = findings_problems(case, code, report) + text_problems(case, report)
+    problems = [*case.contradictions, *findings_problems(case, code, report), *text_problems(case, report)]
     if case.schemes:
         _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
         if isinstance(modules, dict):

@@ -17,6 +17,17 @@ def pack_stream(codes, bits, container=32):
     return data.view({16: np.int16, 32: np.int32}[container])
 
 
+def unpack_stream(words, bits, count, whole=False):
+    """The first `count` codes of each row; `whole`: as many in a word as fit, none across words."""
+    words = np.ascontiguousarray(words, np.int32)
+    stream = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(np.int64)
+    if whole:
+        fit = 32 // bits * bits
+        stream = stream.reshape(len(words), -1, 32)[..., :fit].reshape(len(words), -1)
+    fields = stream[:, : count * bits].reshape(len(words), count, bits)
+    return fields @ (1 << np.arange(bits))
+
+
 def pack_down(codes, bits):
     """[k, n] to [ceil(k * bits / 32), n]: GPTQ's qweight."""
     return np.ascontiguousarray(pack_stream(np.asarray(codes).T.copy(), bits).T)

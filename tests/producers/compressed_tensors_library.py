@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints that the compressed-tensors library itself wrote, of the versions that the folders in
+data/ name (write_compressed_tensors.py there makes them). The values are computed here from the
+stored parts and the config, and must agree with what the library decompressed."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from case import DTYPES, E2M1, Case
+from safetensors import deserialize
+from words import unpack_stream
+
+DATA = Path(__file__).parent / "data"
+# What the library decompresses is rounded to the dtype of the scales, at most twice.
+ROUNDED = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-22}
+# Formats that are named and refused.
+REFUSED = {
+    "sparse-bitmask": 'sparsity format "sparse-bitmask"',
+    "sparse-24-bitmask": 'sparsity format "sparse-24-bitmask"',
+    "marlin-24": 'sparsity format "marlin-24"',
+    "mxfp6-pack-quantized": "mxfp6-pack-quantized",
+    "rotated": "transform_config",
+}
+
+
+@dataclass
+class Stored(Case):
+    source: Path = None
+
+    def write(self, folder):
+        folder.mkdir(parents=True)
+        for name in ("config.json", "model.safetensors"):
+            shutil.copyfile(self.source / name, folder / name)
+
+
+def load(file):
+    """safetensors.numpy knows no floats of 8 bits."""
+    dtypes = {name: dtype for dtype, name in DTYPES.items()}
+    parts = deserialize(file.read_bytes())
+    return {name: np.frombuffer(part["data"], dtypes[part["dtype"]]).reshape(part["shape"]) for name, part in parts}
+
+
+def codes_of(parts, args, whole):
+    """[n, k] codes; `whole`: no code crosses from one word into the next."""
+    if "weight" in parts:
+        return parts["weight"].astype(np.float64)
+    packed = parts["weight_packed"]
+    if args["type"] == "float":
+        return E2M1[np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)]
+    bits = args["num_bits"]
+    return (unpack_stream(packed, bits, parts["weight_shape"][1], whole) - 2.0 ** (bits - 1)).astype(np.float64)
+
+
+def scales_of(parts):
+    scale = parts["weight_scale"]
+    if scale.dtype == np.uint8:
+        return np.exp2(scale.astype(np.float64) - 127)
+    return scale.astype(np.float64) / parts.get("weight_global_scale", np.ones(1)).astype(np.float64)
+
+
+def zeros_of(parts, args, rows, whole):
+    zeros = parts.get("weight_zero_point", np.zeros(1))
+    if zeros.dtype != np.int32:
+        return zeros.astype(np.float64)
+    bits = args["num_bits"]
+    return (unpack_stream(zeros.T, bits, rows, whole) - 2.0 ** (bits - 1)).T
+
+
+def values_of(parts, args, whole):
+    codes, scales = codes_of(parts, args, whole), scales_of(parts)
+    n, k = codes.shape
+    row, column = np.arange(n), np.zeros(k, int)
+    if args["strategy"] in ("group", "tensor_group"):
+        column = parts.get("weight_g_idx", np.arange(k) // args["group_size"])
+    elif args["strategy"] == "block":
+        rows, columns = args["block_structure"]
+        row, column = row // rows, np.arange(k) // columns
+    elif args["strategy"] == "tensor":
+        row, scales = row * 0, scales.reshape(1, 1)
+    zeros = np.broadcast_to(zeros_of(parts, args, n, whole), scales.shape)
+    at = np.ix_(row, column)
+    return (codes - zeros[at]) * scales[at]
+
+
+def scheme_of(args):
+    mx = args["group_size"] == 32 and args.get("scale_dtype") == "torch.uint8"
+    bits = args["num_bits"]
+    if args["type"] == "float":
+        return f"compressed-tensors {'MXFP' if mx else 'NVFP' if bits == 4 else 'FP'}{bits}"
+    kind = "u" if bits in (5, 6, 7) else "INT"
+    return f"compressed-tensors {kind}{bits}"
+
+
+def args_of(block, module):
+    """Of the one group, or of the one that names the module in the mixed checkpoint."""
+    groups = list(block["config_groups"].values())
+    if len(groups) > 1:
+        key = module.rpartition(".")[2].partition("_")[0]
+        groups = [group for group in groups if key in group["targets"][0] or (key == "q" and "self_attn" in group["targets"][0])]
+    return groups[0]["weights"]
+
+
+def contradictions(values, folder):
+    file = folder / "decoded.safetensors"
+    for name, theirs in load(file).items() if file.exists() else ():
+        bound = ROUNDED[theirs.dtype.name] * np.abs(values[name])
+        wrong = ~(np.abs(theirs.astype(np.float64) - values[name]) <= bound)
+        if wrong.any():
+            yield f"{name}: the library decodes {wrong.sum()} of {wrong.size} values otherwise"
+
+
+def case_of(folder):
+    version = folder.parent.name.rpartition("-")[2]
+    block = json.loads((folder / "config.json").read_text())["quantization_config"]
+    case = Stored(f"ct-library-{version}-{folder.name}", {}, source=folder)
+    refusal = REFUSED.get(folder.name) or REFUSED.get(block.get("format"))
+    if refusal:
+        case.faults, case.said, case.refused = ("module-unreadable",), (refusal,), True
+        return case
+    tensors = load(folder / "model.safetensors")
+    whole = int(version.split(".")[1]) < 15
+    modules = {}
+    for name, tensor in tensors.items():
+        module, _, part = name.rpartition(".")
+        modules.setdefault(module, {})[part] = tensor
+    for module, parts in modules.items():
+        if "weight_scale" in parts:
+            args = args_of(block, module)
+            case.values[f"{module}.weight"] = values_of(parts, args, whole)
+            case.schemes[module] = scheme_of(args)
+        else:
+            case.values[f"{module}.weight"] = parts["weight"].astype(np.float64)
+    case.contradictions = tuple(contradictions(case.values, folder))
+    return case
+
+
+def cases():
+    for folder in sorted(DATA.glob("compressed-tensors-*/*")):
+        yield case_of(folder)
