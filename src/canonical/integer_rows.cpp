@@ -12,6 +12,7 @@
 #include "canonical/parts.hpp"
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
+#include "scheme/whole_words.hpp"
 
 namespace fewbit {
 namespace {
@@ -57,6 +58,38 @@ Result<Tensor> cut_rows(const Tensor& words, std::int64_t n, std::uint64_t row_b
   return std::move(out.tensor);
 }
 
+// The codes of words that hold whole ones, as a stream of bits in whole bytes a row.
+Result<Tensor> stream_of_whole(const Tensor& words, const Module& module, std::uint64_t row_bytes) {
+  FEWBIT_TRY(OwnedTensor out,
+             allocate_tensor(DType::u8, {module.n, static_cast<std::int64_t>(row_bytes)}));
+  const int bits = dtype_bits(module.scheme.weight);
+  const auto row_words = static_cast<std::uint64_t>(words.view.shape.back());
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(module.n); ++i) {
+    const std::byte* from = words.view.bytes.data() + i * row_words * 4;
+    std::byte* to = out.bytes.data() + i * row_bytes;
+    std::fill_n(to, row_bytes, std::byte{0});
+    for (std::int64_t j = 0; j < module.k; ++j) {
+      const std::int64_t bit = bit_of_code(j, bits, true);
+      std::uint32_t word = 0;
+      std::memcpy(&word, from + bit / 32 * 4, sizeof word);
+      const std::uint32_t code = (word >> (bit % 32)) & ((1U << bits) - 1U);
+      const std::int64_t at = j * bits;
+      const std::uint32_t placed = code << (at % 8);
+      to[at / 8] |= static_cast<std::byte>(placed);
+      if (placed > 0xFF) to[at / 8 + 1] |= static_cast<std::byte>(placed >> 8);
+    }
+  }
+  return std::move(out.tensor);
+}
+
+// Whether no code lies in two words, as the number of words tells.
+bool is_whole(const Checkpoint& checkpoint, const Module& module) {
+  if (module.scheme.packing == Packing::none) return false;
+  const TensorInfo* codes = checkpoint.find(module.part(part_suffix(module, "weight_packed")));
+  return codes != nullptr && !codes->shape.empty() &&
+         holds_whole_codes(codes->shape.back(), module.k, dtype_bits(module.scheme.weight));
+}
+
 Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
                           std::int64_t fused_expert) {
   const bool bytes = module.scheme.packing == Packing::none;
@@ -71,9 +104,11 @@ Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
   if (codes.view.dtype == DType::u32) codes.view.dtype = DType::i32;
   FEWBIT_TRY(check_part_dtype(codes, DType::i32, module.part(suffix)));
   const std::uint64_t row_bytes = code_row_bytes(module.scheme.weight, module.k);
-  const auto words = static_cast<std::int64_t>(ceil_div(row_bytes, std::uint64_t{4}));
-  const Shape expected = {module.n, words};
+  const bool whole = is_whole(checkpoint, module);
+  const int bits = dtype_bits(module.scheme.weight);
+  const Shape expected = {module.n, words_of_codes(module.k, bits, whole)};
   if (codes.view.shape != expected) return shape_error(codes, expected, module, suffix);
+  if (whole) return stream_of_whole(codes, module, row_bytes);
   return cut_rows(codes, module.n, row_bytes);
 }
 
@@ -88,11 +123,10 @@ Result<Tensor> read_scales(const Checkpoint& checkpoint, const Module& module,
   return scales;
 }
 
-// Words along the rows: value `row` of column `column` stands at bits [row * bits, …) of the
-// column's words, each word in a row of its own.
-std::uint8_t packed_zero(std::span<const std::byte> bytes, std::int64_t columns, std::int64_t row,
+// Words along the rows, each in a row of its own: the value of column `column` that begins at bit
+// `bit` of the column's words.
+std::uint8_t packed_zero(std::span<const std::byte> bytes, std::int64_t columns, std::int64_t bit,
                          std::int64_t column, int bits) {
-  const std::int64_t bit = row * bits;
   std::uint64_t value = 0;
   for (std::int64_t i = 0; i < 2; ++i) {
     const std::int64_t word_row = bit / 32 + i;
@@ -114,7 +148,8 @@ Result<Tensor> read_zero_points(const Checkpoint& checkpoint, const Module& modu
   if (!packed) {
     FEWBIT_TRY(check_part_dtype(zeros, DType::i8, module.part(suffix)));
   }
-  const Shape expected = packed ? Shape{ceil_div(grid[0] * bits, std::int64_t{32}), grid[1]} : grid;
+  const bool whole = is_whole(checkpoint, module);
+  const Shape expected = packed ? Shape{words_of_codes(grid[0], bits, whole), grid[1]} : grid;
   FEWBIT_TRY(const std::int64_t elements, shape_elements(zeros.view.shape));
   if (elements != expected[0] * expected[1]) return shape_error(zeros, expected, module, suffix);
   zeros.view.shape = expected;
@@ -124,8 +159,8 @@ Result<Tensor> read_zero_points(const Checkpoint& checkpoint, const Module& modu
   for (std::int64_t i = 0; i < grid[0] * grid[1]; ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (packed) {
-      out.bytes[at] = static_cast<std::byte>(
-          packed_zero(zeros.view.bytes, grid[1], i / grid[1], i % grid[1], bits));
+      out.bytes[at] = static_cast<std::byte>(packed_zero(
+          zeros.view.bytes, grid[1], bit_of_code(i / grid[1], bits, whole), i % grid[1], bits));
       continue;
     }
     const std::int32_t zero = std::int32_t{static_cast<std::int8_t>(zeros.view.bytes[at])};

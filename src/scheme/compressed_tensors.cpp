@@ -40,7 +40,7 @@ class CtReader {
   void claim(Draft& draft) {
     const TensorInfo* packed = packed_codes(draft);
     if (is_sparse(draft)) {
-      refuse(draft, "a sparsity format of compressed-tensors is not readable");
+      refuse_sparse(draft);
     } else if (packed != nullptr) {
       claim_packed(draft, *packed);
     } else if (config_ && is_int8(draft)) {
@@ -69,11 +69,29 @@ class CtReader {
     return weight != nullptr && weight->dtype == DType::f8_e4m3;
   }
 
+  // MXFP6: 24 bytes a group of 32.
+  static bool is_six_bits(const Draft& draft, const TensorInfo& packed) {
+    const TensorInfo* scale = draft.tensor("weight_scale");
+    if (scale == nullptr || scale->shape.size() < 2) return false;
+    const bool bytes = packed.dtype == DType::u8 && scale->dtype == DType::u8;
+    return bytes && packed.shape.size() == scale->shape.size() && packed.shape.back() % 24 == 0 &&
+           scale->shape.back() == packed.shape.back() / 24;
+  }
+
   void refuse(Draft& draft, std::string why, DType weight = DType::u4) const {
     Scheme scheme;
     scheme.producer = producer_;
     scheme.weight = weight;
     draft.refuse(scheme, std::move(why));
+  }
+
+  void refuse_sparse(Draft& draft) const {
+    const TensorInfo* kept = draft.tensor("compressed");
+    if (kept == nullptr) kept = draft.tensor("weight.compressed");
+    const bool named = config_ && !config_->obstacle().empty();
+    refuse(draft,
+           named ? config_->obstacle() : "a sparsity format of compressed-tensors is not readable",
+           kept != nullptr ? kept->dtype : DType::u4);
   }
 
   bool refuse_all(Draft& draft, DType weight) const {
@@ -104,6 +122,11 @@ class CtReader {
     if (refuse_all(draft, words ? DType::u4 : DType::f4_e2m1)) return;
     if (words) {
       claim_packed_rows(inventory_, draft, producer_, options(draft), shapes_);
+      return;
+    }
+    if (is_six_bits(draft, packed)) {
+      refuse(draft, "mxfp6-pack-quantized is not readable: codes of 6 bits, four in three bytes",
+             DType::f6_e2m3);
       return;
     }
     if (auto_round_type_.starts_with("mx_int")) {

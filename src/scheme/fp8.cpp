@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scheme/compressed_tensors_config.hpp"
 #include "scheme/fp8_config.hpp"
 #include "scheme/fused_experts.hpp"
 #include "scheme/name_parts.hpp"
@@ -77,8 +78,13 @@ std::optional<DType> scale_dtype(DType stored, const Granularity& granularity,
 
 class Claim {
  public:
-  Claim(const Inventory& inventory, const std::optional<Fp8Config>& config, Draft& draft)
-      : inventory_(inventory), config_(config), draft_(draft), weight_(*draft.tensor("weight")) {
+  Claim(const Inventory& inventory, const std::optional<Fp8Config>& config,
+        const std::optional<Granularity>& block, Draft& draft)
+      : inventory_(inventory),
+        config_(config),
+        block_(block),
+        draft_(draft),
+        weight_(*draft.tensor("weight")) {
     scheme_.producer = producer_of(inventory.declared);
     scheme_.weight = weight_.dtype;
   }
@@ -162,7 +168,7 @@ class Claim {
     const bool bytes = scale.dtype == DType::u8 || scale.dtype == DType::f8_e8m0;
     const std::string groups = group_scales_text(matrix.experts, matrix.n, matrix.k, 32);
     return fmt::format("{} for a weight of {}, expected {}{}", found, weight,
-                       scale_shapes_text(matrix, config_ ? config_->block : std::nullopt),
+                       scale_shapes_text(matrix, block_),
                        bytes ? " or a group of 32 (" + groups + ")" : "");
   }
 
@@ -180,10 +186,9 @@ class Claim {
     const TensorInfo& scale = *draft_.tensor(names[0]);
     const ScaledMatrix matrix{module.experts, module.n, module.k, module.transposed,
                               is_pair(module)};
-    const auto declared = config_ ? config_->block : std::nullopt;
     auto fit = scale.shape == Shape{3} && is_fused_qkv(module)
                    ? fit_qkv()
-                   : fit_scale(matrix, scale.shape, declared);
+                   : fit_scale(matrix, scale.shape, block_);
     if (!fit) return misfit(names[0], scale, matrix);
     // A row of at most 32 columns is one group.
     const bool exponents = scale.dtype == DType::u8 || scale.dtype == DType::f8_e8m0;
@@ -214,9 +219,34 @@ class Claim {
 
   const Inventory& inventory_;
   const std::optional<Fp8Config>& config_;
+  const std::optional<Granularity>& block_;  // as declared
   Draft& draft_;
   const TensorInfo& weight_;
   Scheme scheme_;
+};
+
+// The block that the config declares for a module.
+class DeclaredBlocks {
+ public:
+  DeclaredBlocks(const Declared& declared, const std::optional<Fp8Config>& config)
+      : block_(config ? config->block : std::nullopt), groups_(CtConfig::read(declared)) {
+    if (!groups_) return;
+    const auto& all = groups_->groups();
+    odd_ = std::any_of(all.begin(), all.end(), [](const CtGroup& group) {
+      return group.weights && group.weights->block && group.weights->block != usual_block;
+    });
+  }
+
+  std::optional<Granularity> of(const Module& module) const {
+    const CtGroup* group = odd_ ? groups_->group_of(module) : nullptr;
+    return group != nullptr && group->weights && group->weights->block ? group->weights->block
+                                                                       : block_;
+  }
+
+ private:
+  std::optional<Granularity> block_;
+  std::optional<CtConfig> groups_;
+  bool odd_ = false;  // the usual one needs no telling
 };
 
 }  // namespace
@@ -229,10 +259,12 @@ void claim_fp8(Inventory& inventory) {
       (first->producer == Producer::unknown || first->producer == Producer::torchao)) {
     return;
   }
+  const DeclaredBlocks blocks(inventory.declared, config);
   for (Draft& draft : inventory.drafts) {
     const TensorInfo* weight = draft.tensor("weight");
     if (draft.claimed || weight == nullptr || !is_f8_code(weight->dtype)) continue;
-    Claim(inventory, config, draft).run();
+    const std::optional<Granularity> block = blocks.of(draft.module);
+    Claim(inventory, config, block, draft).run();
   }
 }
 

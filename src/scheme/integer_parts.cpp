@@ -8,6 +8,7 @@
 #include "core/checked.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/scale_fit.hpp"
+#include "scheme/whole_words.hpp"
 
 namespace fewbit {
 namespace {
@@ -62,9 +63,11 @@ std::string read_zero_points(const Draft& draft, const IntegerOptions& options, 
   const Shape plain = {rows, cols};
   const bool is_plain = shape == plain || (cols == 1 && shape == Shape{rows});
   if (zero->dtype == DType::i8 && is_plain) return "";
-  const std::int64_t bits = dtype_bits(scheme.weight);
-  const auto row_bits = checked_mul(rows, bits);
-  const Shape packed = {row_bits ? ceil_div(*row_bits, std::int64_t{32}) : 0, cols};
+  const TensorInfo* codes = integer_part(draft, "weight_packed");
+  const int bits = dtype_bits(scheme.weight);
+  const bool whole = codes != nullptr && scheme.packing == Packing::words_row &&
+                     holds_whole_codes(codes->shape.back(), module.k, bits);
+  const Shape packed = {words_of_codes(rows, bits, whole), cols};
   if (zero->dtype == DType::i32 && shape == packed && scheme.packing == Packing::words_row)
     return "";
   return fmt::format("weight_zero_point {}, expected {}i8 {}", text(*zero),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compressed-tensors' pack-quantized: each row is a stream of codes of 1 to 8 bits in 32-bit words.
+// compressed-tensors' pack-quantized: each row is a stream of codes of 1 to 8 bits in 32-bit words,
+// or words of whole codes (whole_words.hpp).
 #pragma once
 
 #include <map>

@@ -4,6 +4,7 @@ data/ name (write_compressed_tensors.py there makes them). The values are comput
 stored parts and the config, and must agree with what the library decompressed."""
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,22 +86,22 @@ def values_of(parts, args, whole):
     return (codes - zeros[at]) * scales[at]
 
 
-def scheme_of(args):
+def scheme_of(args, stored):
     mx = args["group_size"] == 32 and args.get("scale_dtype") == "torch.uint8"
-    bits = args["num_bits"]
+    bits = 8 if stored == np.int8 else args["num_bits"]
     if args["type"] == "float":
         return f"compressed-tensors {'MXFP' if mx else 'NVFP' if bits == 4 else 'FP'}{bits}"
-    kind = "u" if bits in (5, 6, 7) else "INT"
+    kind = "u" if bits in (1, 5, 6, 7) else "INT"
     return f"compressed-tensors {kind}{bits}"
 
 
 def args_of(block, module):
-    """Of the one group, or of the one that names the module in the mixed checkpoint."""
-    groups = list(block["config_groups"].values())
-    if len(groups) > 1:
-        key = module.rpartition(".")[2].partition("_")[0]
-        groups = [group for group in groups if key in group["targets"][0] or (key == "q" and "self_attn" in group["targets"][0])]
-    return groups[0]["weights"]
+    """Of the group with a target that fits; the checkpoints here have no two."""
+    for group in block["config_groups"].values():
+        for target in group["targets"]:
+            if target in ("Linear", "Embedding", module) or (target[:3] == "re:" and re.match(target[3:], module)):
+                return group["weights"]
+    raise ValueError(f"no group for {module}")
 
 
 def contradictions(values, folder):
@@ -121,7 +122,7 @@ def case_of(folder):
         case.faults, case.said, case.refused = ("module-unreadable",), (refusal,), True
         return case
     tensors = load(folder / "model.safetensors")
-    whole = int(version.split(".")[1]) < 15
+    whole = int(version.split(".")[1]) < 18
     modules = {}
     for name, tensor in tensors.items():
         module, _, part = name.rpartition(".")
@@ -130,7 +131,7 @@ def case_of(folder):
         if "weight_scale" in parts:
             args = args_of(block, module)
             case.values[f"{module}.weight"] = values_of(parts, args, whole)
-            case.schemes[module] = scheme_of(args)
+            case.schemes[module] = scheme_of(args, parts.get("weight", parts.get("weight_packed")).dtype)
         else:
             case.values[f"{module}.weight"] = parts["weight"].astype(np.float64)
     case.contradictions = tuple(contradictions(case.values, folder))

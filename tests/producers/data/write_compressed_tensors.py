@@ -26,8 +26,8 @@ from safetensors.torch import save_file
 VERSION = compressed_tensors.__version__
 OUT = Path(__file__).parent / f"compressed-tensors-{VERSION}"
 EXPERT = "model.layers.0.mlp.experts.0."
-UP, DOWN = EXPERT + "up_proj", EXPERT + "down_proj"
-QUERY = "model.layers.0.self_attn.q_proj"
+GATE, UP, DOWN = EXPERT + "gate_proj", EXPERT + "up_proj", EXPERT + "down_proj"
+QUERY, OUTPUT = "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.o_proj"
 IGNORED = ["lm_head", "re:.*mlp[.]gate$"]
 
 
@@ -75,7 +75,8 @@ def ranges(weight, args, group_of_column):
     return (low.reshape(1), high.reshape(1)) if kind == "tensor" else (low, high)
 
 
-def calibrate(module, seed):
+def calibrate(module, beside, seed):
+    """beside: the weights that share its second factor, as gate and up do."""
     args = module.quantization_scheme.weights
     weight = module.weight.data
     k = weight.shape[1]
@@ -85,9 +86,9 @@ def calibrate(module, seed):
         module.weight_g_idx.data = groups
     low, high = ranges(weight, args, groups)
     if hasattr(module, "weight_global_scale"):
-        from compressed_tensors.quantization.utils import generate_gparam
+        from compressed_tensors.quantization.utils import generate_gparam  # not in the oldest
 
-        module.weight_global_scale.data = generate_gparam(low.min(), high.max())
+        module.weight_global_scale.data = generate_gparam(min(one.min() for one in beside), max(one.max() for one in beside))
         scale, zero = calculate_qparams(low, high, args, global_scale=module.weight_global_scale.data)
     else:
         scale, zero = calculate_qparams(low, high, args)
@@ -123,7 +124,9 @@ def write(name, groups, shapes=None, dtype=torch.bfloat16, forced=None, sparsity
     schemes = {key: getattr(module, "quantization_scheme", None) for key, module in model.named_modules()}
     quantized = {key: scheme.weights for key, scheme in schemes.items() if scheme is not None}
     for key in quantized:
-        calibrate(model.get_submodule(key), torch.Generator().manual_seed(7))
+        fused = {GATE, UP} & set(quantized) if key in (GATE, UP) else {key}
+        beside = [model.get_submodule(one).weight.data for one in sorted(fused)]
+        calibrate(model.get_submodule(key), beside, torch.Generator().manual_seed(7))
     compressor = compressor_of(model, config, forced, sparsity, transform)
     if own_config:
         config.format = compressor.quantization_config.format
@@ -188,6 +191,7 @@ def of_0_8():
     write("int8-channel-asym", integers(8, strategy="channel", group_size=None, symmetric=False), **PACKED)
     write("int3-group", integers(3), **PACKED)
     write("int6-asym", integers(6, symmetric=False), **PACKED)
+    write("int7-group", integers(7), **PACKED)  # as many words as 8 bits take
     write("int8-tokens", {"group_0": group(num_bits=8, strategy="channel", inputs=TOKENS)}, forced="int-quantized")
     write("fp8-channel", {"group_0": group(num_bits=8, type="float", strategy="channel", inputs=TOKENS | {"type": "float"})}, forced="float-quantized")
     write("fp8-naive", {"group_0": group(num_bits=8, type="float", strategy="tensor")}, forced="naive-quantized")
@@ -201,11 +205,19 @@ def of_0_12():
     write("int4-actorder-group", integers(actorder="group"))
     write("int4-actorder-group-asym", integers(actorder="group", symmetric=False), decodes=False)
     write("int8-actorder-group-asym", integers(8, actorder="group", symmetric=False), dtype=torch.float16, decodes=False)
-    write("int3-asym", integers(3, symmetric=False), shapes={UP: (36, 64)}, decodes=False)
+    write("int3-bytes-asym", integers(3, symmetric=False), shapes={UP: (36, 64)})
+    write("int8-bytes-actorder", integers(8, actorder="group"), forced="naive-quantized")
+    write("int8-bytes-actorder-asym", integers(8, actorder="group", symmetric=False), forced="naive-quantized")
     write("nvfp4", preset("NVFP4"), shapes={UP: (32, 64)})
     write("fp8-block", {"group_0": group(num_bits=8, type="float", strategy="block", block_structure=[16, 32], inputs={"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128, "dynamic": True})}, shapes={UP: (48, 64)})
     sparsity = SparsityCompressionConfig.load_from_registry("sparse-24-bitmask", targets=["re:.*up_proj"], sparsity_structure="2:4")
     write("sparse-24-bitmask", preset("FP8_DYNAMIC"), sparsity=sparsity, decodes=False, change=half_sparse)
+
+
+def of_0_17():
+    """The last whose words hold whole codes, of zero points too."""
+    for bits in (1, 2, 3, 5, 6, 7):
+        write(f"int{bits}-asym", integers(bits, symmetric=False), shapes={UP: (44, 96)})
 
 
 def of_0_20():
@@ -225,6 +237,7 @@ def of_0_20():
         write(f"int{bits}-asym", integers(bits, symmetric=False), shapes={UP: (12, 96)})
     write("int8-tokens", preset("W8A8"))
     write("int8-tokens-asym", {"group_0": group(num_bits=8, strategy="channel", symmetric=False, inputs=TOKENS | {"symmetric": False})})
+    write("int8-tokens-group", {"group_0": group(num_bits=8, strategy="group", group_size=32, inputs=TOKENS)}, dtype=torch.float32)
     write("int8-static", {"group_0": group(num_bits=8, strategy="tensor", inputs={"num_bits": 8, "strategy": "tensor"})})
     write("int8-naive", integers(8, strategy="channel", group_size=None), forced="naive-quantized")
     write("fp8-static", preset("FP8"))
@@ -233,7 +246,7 @@ def of_0_20():
     small = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32]}
     write("fp8-block-ragged", {"group_0": group(**small, inputs={"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128, "dynamic": True})}, shapes={UP: (40, 80)})
     write("fp8-naive", {"group_0": group(num_bits=8, type="float", strategy="channel")})
-    write("nvfp4", preset("NVFP4"))
+    write("nvfp4", preset("NVFP4"), shapes={GATE: (16, 64), UP: (16, 64), DOWN: (16, 64)})
     write("nvfp4a16", preset("NVFP4A16"), dtype=torch.float16)
     write("mxfp4", preset("MXFP4"))
     write("mxfp4a16", preset("MXFP4A16"))
@@ -243,10 +256,11 @@ def of_0_20():
     write("embedding", integers(8, strategy="channel", group_size=None, targets=["Linear", "Embedding"]), shapes={UP: (8, 64), "model.embed_tokens": (16, 64)})
     mixed = {
         "group_0": preset("NVFP4", ["re:.*experts.*(gate|up)_proj$"])["group_0"],
-        "group_1": preset("FP8_DYNAMIC", ["re:.*self_attn.*"])["group_0"],
+        "group_1": preset("FP8_DYNAMIC", ["re:.*self_attn.q.*"])["group_0"],
+        "group_3": group([OUTPUT], num_bits=8, strategy="channel"),
         "group_2": group([DOWN], num_bits=4, strategy="group", group_size=32, symmetric=False),
     }
-    write("mixed", mixed, shapes={UP: (16, 64), DOWN: (16, 64), QUERY: (16, 64)})
+    write("mixed", mixed, shapes={UP: (16, 64), DOWN: (16, 64), QUERY: (16, 64), OUTPUT: (16, 64)})
     write("regex-ignore", integers(), shapes={UP: (16, 64), DOWN: (16, 64)}, own_config=True)
     rotated()
 
@@ -260,4 +274,4 @@ def rotated():
 
 if __name__ == "__main__":
     shutil.rmtree(OUT, ignore_errors=True)
-    {"0.8": of_0_8, "0.12": of_0_12, "0.20": of_0_20}[VERSION.rpartition(".")[0]]()
+    {"0.8": of_0_8, "0.12": of_0_12, "0.17": of_0_17, "0.20": of_0_20}[VERSION.rpartition(".")[0]]()
