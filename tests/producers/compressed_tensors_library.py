@@ -6,7 +6,7 @@ stored parts and the config, and must agree with what the library decompressed."
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,8 @@ REFUSED = {
 
 @dataclass
 class Stored(Case):
+    """The library's own files; tensors and config are there for `bases`."""
+
     source: Path = None
 
     def write(self, folder):
@@ -115,13 +117,13 @@ def contradictions(values, folder):
 
 def case_of(folder):
     version = folder.parent.name.rpartition("-")[2]
-    block = json.loads((folder / "config.json").read_text())["quantization_config"]
-    case = Stored(f"ct-library-{version}-{folder.name}", {}, source=folder)
+    config = json.loads((folder / "config.json").read_text())
+    block, tensors = config["quantization_config"], load(folder / "model.safetensors")
+    case = Stored(f"ct-library-{version}-{folder.name}", tensors, config, source=folder)
     refusal = REFUSED.get(folder.name) or REFUSED.get(block.get("format"))
     if refusal:
         case.faults, case.said, case.refused = ("module-unreadable",), (refusal,), True
         return case
-    tensors = load(folder / "model.safetensors")
     whole = int(version.split(".")[1]) < 18
     modules = {}
     for name, tensor in tensors.items():
@@ -141,3 +143,10 @@ def case_of(folder):
 def cases():
     for folder in sorted(DATA.glob("compressed-tensors-*/*")):
         yield case_of(folder)
+
+
+def bases():
+    """The readable ones, to be written with changes."""
+    for case in cases():
+        if not case.faults:
+            yield Case(**{part.name: getattr(case, part.name) for part in fields(Case)})

@@ -6,6 +6,7 @@ from dataclasses import replace
 import awq
 import compressed_matrices
 import compressed_tensors
+import compressed_tensors_library
 import fp8
 import fp8_experts
 import gptq
@@ -41,9 +42,9 @@ def is_codes(name, part):
 
 def cases():
     seen = set()
-    modules = [awq, compressed_matrices, compressed_tensors, fp8, fp8_experts, gptq, modelopt_nvfp4]
-    for module in [*modules, modelopt_other, mxfp4, named, nf3, quark, ternary]:
-        for case in getattr(module, "cases", tuple)():
+    modules = [awq, compressed_matrices, compressed_tensors, compressed_tensors_library, fp8, fp8_experts, gptq]
+    for module in [*modules, modelopt_nvfp4, modelopt_other, mxfp4, named, nf3, quark, ternary]:
+        for case in getattr(module, "bases", getattr(module, "cases", tuple))():
             codes = next((name for name, part in case.tensors.items() if is_codes(name, part)), "")
             kind = (next(iter(case.schemes.values()), "").split(" (")[0], codes.split(".")[-1])
             if case.faults or not case.values or not codes or kind in seen:

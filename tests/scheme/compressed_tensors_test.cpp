@@ -6,6 +6,7 @@
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/small_checkpoint.hpp"
+#include "scheme/whole_words.hpp"
 
 namespace fewbit {
 namespace {
@@ -65,6 +66,31 @@ TEST(CompressedTensorsConfig, ARegexIsAnchoredAtItsStartOnly) {
   EXPECT_EQ(group_name(config, "model.layers.0.mlp.gate_proj"), "none");
   const CtConfig inner = read(block(group("all", R"("re:mlp")")));
   EXPECT_EQ(group_name(inner, "model.layers.0.mlp.gate_proj"), "none");
+}
+
+TEST(WholeWords, AreToldFromAStreamByTheirNumber) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (std::int64_t count = 32; count <= 4096; count += 32) {
+      const std::int64_t whole = words_of_codes(count, bits, true);
+      EXPECT_EQ(holds_whole_codes(whole, count, bits), 32 % bits != 0) << count << " of " << bits;
+      EXPECT_FALSE(holds_whole_codes(words_of_codes(count, bits, false), count, bits));
+    }
+  }
+  EXPECT_EQ(words_of_codes(90, 3, true), 9);
+  EXPECT_EQ(words_of_codes(90, 3, false), 9);
+  EXPECT_FALSE(holds_whole_codes(9, 90, 3));
+}
+
+TEST(WholeWords, NoCodeLiesInTwo) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (std::int64_t i = 0; i < 100; ++i) {
+      const std::int64_t bit = bit_of_code(i, bits, true);
+      EXPECT_LE(bit % 32 + bits, 32);
+      EXPECT_LT(bit / 32, words_of_codes(i + 1, bits, true));
+      EXPECT_EQ(bit_of_code(i, bits, false), i * bits);
+    }
+  }
+  EXPECT_EQ(bit_of_code(10, 3, true), 32);
 }
 
 TEST(CompressedTensorsConfig, PresetsAreSpelledOut) {

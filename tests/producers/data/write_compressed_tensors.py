@@ -221,7 +221,7 @@ def of_0_17():
 
 
 def of_0_20():
-    write("int4-group", integers())
+    write("int4-group", integers(), shapes={GATE: (32, 64), UP: (32, 64), DOWN: (64, 32)})
     write("int4-group-f32", integers(), dtype=torch.float32)
     write("int4-asym", integers(symmetric=False), shapes={UP: (36, 64)})
     write("int4-channel", integers(strategy="channel", group_size=None), shapes={UP: (20, 36)})
@@ -246,7 +246,7 @@ def of_0_20():
     small = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32]}
     write("fp8-block-ragged", {"group_0": group(**small, inputs={"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128, "dynamic": True})}, shapes={UP: (40, 80)})
     write("fp8-naive", {"group_0": group(num_bits=8, type="float", strategy="channel")})
-    write("nvfp4", preset("NVFP4"), shapes={GATE: (16, 64), UP: (16, 64), DOWN: (16, 64)})
+    write("nvfp4", preset("NVFP4"), shapes={GATE: (16, 64), UP: (16, 64), DOWN: (64, 16)})
     write("nvfp4a16", preset("NVFP4A16"), dtype=torch.float16)
     write("mxfp4", preset("MXFP4"))
     write("mxfp4a16", preset("MXFP4A16"))
