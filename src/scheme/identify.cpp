@@ -14,6 +14,7 @@
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/named_methods.hpp"
 #include "scheme/part_of_model.hpp"
 #include "scheme/reader.hpp"
 
@@ -148,12 +149,18 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
                           fmt::format("{}, as the tensors say", producer_name(out.producer))});
 }
 
-void report_unreadable(Identified& out) {
+// Of a shard named alone, modules whose other parts may be in another one are no errors.
+void report_unreadable(Identified& out, bool shard) {
   FindingGroups groups;
   for (const Module& module : out.modules) {
     if (module.unreadable.empty() || module.unreadable == leftover_scale) continue;
-    groups.add(module.role, {Level::error, "module-unreadable", module.name, module.unreadable,
-                             "a scheme that can be read"});
+    const bool named =
+        has_weight(module) && module.unreadable == named_producer_text(module.scheme.producer);
+    const bool cut = shard && !named && lacks_parts(module);
+    groups.add(
+        module.role,
+        {cut ? Level::info : Level::error, "module-unreadable", module.name, module.unreadable,
+         cut ? "its other parts, which may be in another shard" : "a scheme that can be read"});
   }
   for (Finding& finding : std::move(groups).take()) out.findings.push_back(std::move(finding));
 }
@@ -208,7 +215,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   compare_with_config(inventory, out);
   out.modules.reserve(inventory.drafts.size());
   for (Draft& draft : inventory.drafts) out.modules.push_back(std::move(draft.module));
-  report_unreadable(out);
+  report_unreadable(out, is_shard(checkpoint));
   soften_findings_of_a_shard(checkpoint, out.findings);
   return out;
 }

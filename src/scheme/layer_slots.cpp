@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/layer_slots.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "core/text_search.hpp"
 #include "scheme/name_parts.hpp"
@@ -31,6 +34,22 @@ std::string name_in_layer(std::string_view rest) {
 }
 
 }  // namespace
+
+bool is_main_stack(std::string_view path) {
+  if (path == "layers" || path == "blk" || path == "h") return true;
+  const std::vector<std::string_view> parts = split_dots(path);
+  if (parts.size() < 2) return false;
+  const std::string_view owner = parts[parts.size() - 2];
+  if (parts.back() == "h" || parts.back() == "blocks") return owner == "transformer";
+  constexpr std::string_view owners[] = {"model",   "language_model", "backbone", "transformer",
+                                         "decoder", "gpt_neox",       "llm"};
+  return parts.back() == "layers" &&
+         std::find(std::begin(owners), std::end(owners), owner) != std::end(owners);
+}
+
+std::string_view last_part(std::string_view slot) {
+  return slot.substr(slot.rfind('.') + 1);  // no dot: npos + 1 is 0
+}
 
 std::map<std::string, SlotStack> slots_of(const Identified& identified) {
   std::map<std::string, SlotStack> stacks;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "fewbit/scheme.hpp"
 
@@ -16,5 +17,11 @@ using SlotStack = std::map<int, Slots>;
 // By the path before the number: "layers", "talker.model.layers", "blk". Without towers,
 // token-prediction heads, tables and scales.
 std::map<std::string, SlotStack> slots_of(const Identified& identified);
+
+// Whether a path is that of a language model's own layers: "layers", "transformer.h", "blk".
+bool is_main_stack(std::string_view path);
+
+// "self_attn.q_proj" -> "q_proj".
+std::string_view last_part(std::string_view slot);
 
 }  // namespace fewbit

@@ -8,6 +8,7 @@
 #include "checkpoint/json.hpp"
 #include "core/text_search.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -24,16 +25,9 @@ bool describes_adapter(const Json& config) {
                      [&](std::string_view name) { return !config.string_at(name).empty(); });
 }
 
-bool is_shard(const Checkpoint& checkpoint) {
-  const auto findings = checkpoint.findings();
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.rule == "shard-alone"; });
-}
-
-// Shards are cut between tensors: of at most one module at either end a part is elsewhere, unless a
-// whole kind of them is.
+// Shards are cut between tensors, and some are sorted by their type, so that all scales are
+// elsewhere.
 bool may_be_elsewhere(const Finding& finding) {
-  if (finding.rule == "module-unreadable") return !contains_text(finding.where, " more ");
   return finding.rule == "scale-without-weight" || finding.rule == "config-producer" ||
          finding.rule == "scale-missing" || finding.rule == "global-scale-missing" ||
          finding.rule == "input-scale-missing" || finding.rule == "zeros-missing";
@@ -64,6 +58,28 @@ bool is_adapter(const Checkpoint& checkpoint) {
 
 bool is_part_of_model(const Checkpoint& checkpoint) {
   return is_shard(checkpoint) || is_adapter(checkpoint);
+}
+
+bool is_shard(const Checkpoint& checkpoint) {
+  const auto findings = checkpoint.findings();
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.rule == "shard-alone"; });
+}
+
+bool lacks_parts(const Module& module) {
+  bool codes = false;
+  bool scale = false;
+  bool zeros = false;
+  for (const Module::Part& part : module.parts) {
+    codes = codes || is_weight_suffix(part.suffix);
+    scale = scale || contains_any(part.suffix, {"scale", "absmax", "SCB"});
+    zeros = zeros || contains_any(part.suffix, {"qzeros", "g_idx"});
+  }
+  if (!codes) return scale || zeros;
+  const bool words = !module.part("qweight").empty();
+  const bool known = words || !module.part("weight").empty() || !module.part("blocks").empty() ||
+                     !module.part("weight_packed").empty();
+  return known && (!scale || (words && module.part("qzeros").empty()));
 }
 
 void soften_findings_of_a_shard(const Checkpoint& checkpoint, std::vector<Finding>& findings) {

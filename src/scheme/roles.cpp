@@ -152,6 +152,13 @@ Role outer_role(std::string_view last) {
   return Role::other;
 }
 
+// What a layer's number stands behind; GPT-2, MPT and DBRX have names of their own.
+bool holds_layers(Components parts, std::size_t at) {
+  if (parts[at] == "layers") return true;
+  if (at == 0) return parts[at] == "h";
+  return parts[at - 1] == "transformer" && one_of(parts[at], {"h", "blocks"});
+}
+
 // parts: what follows "mtp": "layers.0.mlp.gate", "0.ffn.gate". Without the number of a layer, for
 // those of the model begin at 0 too.
 ModuleRole prediction_role(Components parts) {
@@ -226,7 +233,7 @@ ModuleRole find_role(std::string_view module) {
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     const Components rest = Components(parts).subspan(i + 1);
     if (is_prediction_head(parts[i])) return prediction_role(rest);
-    if (parts[i] != "layers") continue;
+    if (!holds_layers(parts, i)) continue;
     const std::optional<int> layer = name_number(rest.front());
     if (!layer) continue;
     ModuleRole out = layer_role(rest.subspan(1));

@@ -141,10 +141,8 @@ bool values_are_keys(const Checkpoint& checkpoint) {
 
 // All layers are there, with norms, and nothing else than a language model's.
 bool is_whole(const std::string& path, const SlotStack& stack, const ModelHints& hints) {
-  const bool main = path == "layers" || path == "blk" || path.ends_with("language_model.layers") ||
-                    path.ends_with("model.layers");
   const auto layers = static_cast<std::int64_t>(stack.size() + hints.empty_layers.size());
-  if (!main || stack.empty() || layers < *hints.num_layers) return false;
+  if (!is_main_stack(path) || stack.empty() || layers < *hints.num_layers) return false;
   return std::all_of(stack.begin(), stack.end(), [](const auto& layer) {
     bool normed = false;
     for (const auto& [slot, module] : layer.second) {

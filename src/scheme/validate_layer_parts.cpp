@@ -274,7 +274,8 @@ std::map<std::string, SlotStack> blocks_of(const SlotStack& stack) {
 
 }  // namespace
 
-void validate_layer_parts(Validation& validation, const ModelHints& hints) {
+void validate_layer_parts(Validation& validation, const ModelHints& hints,
+                          const std::set<std::string>& told_before) {
   for (auto& [path, stack] : slots_of(validation.identified)) {
     const auto stated = hints.num_layers;
     if (stated && !stack.empty() && stack.begin()->first < *stated) {
@@ -284,6 +285,9 @@ void validate_layer_parts(Validation& validation, const ModelHints& hints) {
     const LayerKinds kinds(validation.checkpoint, stated.value_or(span));
     const Whole whole = stated ? Whole::yes : Whole::no;
     std::set<int> told;
+    for (const auto& [number, slots] : stack) {
+      if (told_before.contains(fmt::format("{}.{}", path, number))) told.insert(number);
+    }
     LayerParts(validation, kinds, path, stack, whole, Part::layer).run(told);
     for (const auto& [block, part] : blocks_of(stack)) {
       LayerParts(validation, kinds, path, part, whole, Part::block).run(told);

@@ -197,9 +197,11 @@ void validate_layers(Validation& validation) {
   // Of a family that is run, all that it needs is known.
   const bool gguf = validation.checkpoint.gguf_metadata() != nullptr;
   if (!gguf && read_model_config(validation.checkpoint)) return;
-  validate_layer_parts(validation, hints);
+  const std::set<std::string> told = validate_mixers(validation, hints);
+  validate_layer_parts(validation, hints, told);
   validate_whole_model(validation, hints);
   validate_counterparts(validation, hints);
+  validate_draft_parts(validation, hints);
 }
 
 }  // namespace fewbit

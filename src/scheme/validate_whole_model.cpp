@@ -76,12 +76,20 @@ struct Experts {
   bool correction = false;
 };
 
+// Keys of few heads, or what a linear attention mixes, may have as many rows as there are experts.
+bool is_of_attention(const std::string& slot, const Module& module) {
+  return module.role == Role::q_proj || module.role == Role::k_proj ||
+         module.role == Role::v_proj || module.role == Role::o_proj ||
+         module.role == Role::attention_other ||
+         contains_any(slot, {"attn", "attention", "mamba", "ssm", "conv"});
+}
+
 // Families have names of their own for a router; all have one row an expert.
 bool is_router(const std::string& slot, const Module& module, std::int64_t experts) {
   if (module.role == Role::router) return true;
   const bool part = module.role == Role::gate_proj || module.role == Role::gate_up_proj ||
                     contains_text(slot, "share") || contains_text(slot, "shexp");
-  if (part || module.expert != -1) return false;
+  if (part || module.expert != -1 || is_of_attention(slot, module)) return false;
   return contains_any(slot, {"router", "gating", "classifier"}) ||
          (module.k > 0 && module.n == experts);
 }
@@ -178,17 +186,20 @@ struct Outer {
   bool norm = false;
   bool prefixed = false;  // a head stands beside the model, not in a bare one
   bool draft = false;     // of another model, whose embedding and head it takes
+  bool encoder = false;   // what is decoded may be no words
 };
 
 Outer outer_of(const Identified& identified) {
   Outer out;
   for (const Module& module : identified.modules) {
     if (module.layer >= 0) {
+      out.encoder = out.encoder || contains_any(module.name, {"encoder", "cross_att"});
       out.prefixed = out.prefixed || !module.name.starts_with("layers.");
       continue;
     }
     if (outside_language_model(module.name)) continue;
     const std::string_view name = module.name;
+    out.encoder = out.encoder || contains_text(name, "encoder");
     out.embedding = out.embedding || contains_any(name, {"emb", "wte", "tok"});
     out.head =
         out.head || module.role == Role::head || contains_any(name, {"head", "out", "score"});
@@ -200,9 +211,9 @@ Outer outer_of(const Identified& identified) {
   return out;
 }
 
-void check_outer(Validation& validation, bool norms) {
+void check_outer(Validation& validation, const std::string& path, bool norms) {
   const Outer outer = outer_of(validation.identified);
-  if (outer.draft) return;
+  if (outer.draft || (outer.encoder && path.ends_with("decoder.layers"))) return;
   if (!outer.embedding) {
     add(validation, Role::embedding, Level::warning, "the model", "no embedding",
         "one: all layers are there");
@@ -236,24 +247,24 @@ void validate_whole_model(Validation& validation, const ModelHints& hints) {
       if (number >= *hints.num_layers) continue;
       ++layers;
       bool normed = false;
+      bool attended = false;
       for (const auto& [slot, module] : slots) {
         normed = normed || module->role == Role::norm;
         draft = draft || contains_any(slot, {"eh_proj", "enorm", "nextn"});
-        attention = attention || module->role == Role::o_proj ||
-                    module->role == Role::attention_other || module->role == Role::q_proj;
+        attended = attended || module->role == Role::o_proj ||
+                   module->role == Role::attention_other || module->role == Role::q_proj;
       }
+      attention = attention || attended;
       norms = norms || normed;
       const Experts experts = experts_of(slots, counts[number]);
       // Experts alone are no model.
-      if (experts.example != nullptr && normed) {
+      if (experts.example != nullptr && (normed || (attended && experts.shared))) {
         check_layer(validation, stated, fmt::format("{}.{}", path, number), experts);
       }
     }
     const auto empty = static_cast<std::int64_t>(hints.empty_layers.size());
-    const bool main = path == "layers" || path == "blk" ||
-                      path.ends_with("language_model.layers") || path.ends_with("model.layers");
-    if (main && attention && !draft && layers + empty >= *hints.num_layers)
-      check_outer(validation, norms);
+    if (is_main_stack(path) && attention && !draft && layers + empty >= *hints.num_layers)
+      check_outer(validation, path, norms);
   }
 }
 

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/float_types.hpp"
 #include "core/text_search.hpp"
@@ -82,7 +85,10 @@ bool has_norms_around_zero(std::string_view model_type) {
 
 class Zeros {
  public:
-  Zeros(Validation& validation, bool norms) : validation_(validation), norms_(norms) {}
+  Zeros(Validation& validation, const ModelHints& hints)
+      : validation_(validation),
+        norms_(!has_norms_around_zero(hints.model_type)),
+        layers_(hints.num_layers.value_or(INT32_MAX)) {}
 
   void add(const Module& module) {
     if (!module.unreadable.empty() || !is_judged(module)) return;
@@ -93,6 +99,21 @@ class Zeros {
       if (info == nullptr || info->blocks || info->bytes == 0) continue;
       judged_.insert(info->name);
       check(module, *info);
+    }
+  }
+
+  void report() {
+    for (const Zero& zero : zeros_) {
+      const bool identity = is_identity(*zero.module);
+      if (identity) {
+        whole_.erase(zero.info->name);
+        judged_.erase(zero.info->name);
+      }
+      validation_.add(*zero.module, identity ? Level::info : Level::warning, "weights-zero",
+                      zero.info->name, zero.found,
+                      identity ? "nothing: all that the layer adds is zero, so that it was put in "
+                                 "as an identity"
+                               : "weights");
     }
   }
 
@@ -116,6 +137,8 @@ class Zeros {
     const bool attention = module.role == Role::attention_other &&
                            !contains_text(module.name, "conv") &&
                            !contains_text(module.name, "gate");
+    // Whatever joins the tokens and states of a prediction head has a name of its own.
+    if (is_draft(module)) return module.k > 0 && !contains_any(module.name, {"conv", "gate."});
     return module.k > 0 && (is_projection(module.role) || attention ||
                             module.role == Role::embedding || module.role == Role::head);
   }
@@ -135,14 +158,41 @@ class Zeros {
       if (zero++ == 0) first = e;
     }
     validation_.checkpoint.release(info);
+    Branches& branches = branches_[layer_path(module.name)];
+    if (ends_a_branch(module)) {
+      ++branches.all;
+      if (zero == experts) ++branches.zero;
+    } else if (zero > 0) {
+      branches.others = true;
+    }
     if (zero == 0) return;
     if (zero == experts) whole_.insert(info.name);
-    validation_.add(module, Level::warning, "weights-zero", info.name,
-                    experts > 1 ? fmt::format("{} of {} experts are all zero, the first {}", zero,
-                                              experts, first)
-                                : fmt::format("{} bytes, all zero{}", info.bytes,
-                                              module.scheme.quantized() ? " or the code of 0" : ""),
-                    "weights");
+    zeros_.push_back(
+        {&module, &info,
+         experts > 1
+             ? fmt::format("{} of {} experts are all zero, the first {}", zero, experts, first)
+             : fmt::format("{} bytes, all zero{}", info.bytes,
+                           module.scheme.quantized() ? " or the code of 0" : "")});
+  }
+
+  bool is_draft(const Module& module) const {
+    return module.layer >= layers_ || contains_any(module.name, {"mtp.", "mtp_layers."});
+  }
+
+  // What a layer adds to the hidden state goes through these.
+  static bool ends_a_branch(const Module& module) {
+    return module.layer >= 0 && (module.role == Role::o_proj || module.role == Role::down_proj ||
+                                 module.role == Role::shared_down_proj);
+  }
+
+  // Layers whose every branch ends in zeros, beside others that do not: put in to be trained, as
+  // LLaMA-Pro does, they change nothing.
+  bool is_identity(const Module& module) const {
+    const auto found = branches_.find(layer_path(module.name));
+    const auto changes = [](const auto& one) { return one.second.all > 0 && one.second.zero == 0; };
+    return ends_a_branch(module) && found != branches_.end() && found->second.all > 1 &&
+           found->second.zero == found->second.all && !found->second.others &&
+           std::any_of(branches_.begin(), branches_.end(), changes);
   }
 
   void report_file(const std::string& file, std::vector<const TensorInfo*>& tensors) {
@@ -169,9 +219,23 @@ class Zeros {
                       "weights to the end of the file: was it filled?"});
   }
 
+  struct Zero {
+    const Module* module = nullptr;
+    const TensorInfo* info = nullptr;
+    std::string found;
+  };
+  struct Branches {
+    std::size_t all = 0;
+    std::size_t zero = 0;
+    bool others = false;  // zeros that are no ends of branches
+  };
+
   Validation& validation_;
   bool norms_;
-  std::set<std::string> judged_;  // tensors
+  std::int64_t layers_;  // of the model itself
+  std::vector<Zero> zeros_;
+  std::map<std::string, Branches> branches_;  // by layer
+  std::set<std::string> judged_;              // tensors
   std::set<std::string> whole_;
 };
 
@@ -179,9 +243,9 @@ class Zeros {
 
 void validate_zeros(Validation& validation) {
   if (validation.depth != Depth::weights) return;
-  const bool around = has_norms_around_zero(read_model_hints(validation.checkpoint).model_type);
-  Zeros zeros(validation, !around);
+  Zeros zeros(validation, read_model_hints(validation.checkpoint));
   for (const Module& module : validation.identified.modules) zeros.add(module);
+  zeros.report();
   zeros.report_files();
 }
 

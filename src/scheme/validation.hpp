@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,8 +93,15 @@ void validate_experts(Validation& validation);
 void validate_gate_up_globals(Validation& validation);
 // Numbers of experts of the fused tensors of a layer, and rows of its router.
 void validate_fused_counts(Validation& validation);
-// Modules that one layer lacks, or has in another shape than all others of its kind.
-void validate_layer_parts(Validation& validation, const ModelHints& hints);
+// Modules that one layer lacks, or has in another shape than all others of its kind; in all layers
+// but those in `told`.
+void validate_layer_parts(Validation& validation, const ModelHints& hints,
+                          const std::set<std::string>& told);
+// What a token-prediction layer lacks.
+void validate_draft_parts(Validation& validation, const ModelHints& hints);
+// What state-space models and other mixers of a layer lack; the layers that lack something
+// ("layers.3").
+std::set<std::string> validate_mixers(Validation& validation, const ModelHints& hints);
 // Projections that all layers of a whole model lack, though they have their counterparts.
 void validate_counterparts(Validation& validation, const ModelHints& hints);
 // What the experts of a layer and a model as a whole can't be without.

@@ -220,6 +220,7 @@ def draft_model(name):
 def prediction_head(name):
     case = latent(name)
     rng = random(name + "mtp")
+    case.tensors |= attention(rng, "mtp.layers.0.") | {"mtp.fc.weight": matrix(rng, HIDDEN, 2 * HIDDEN)}
     for expert in range(EXPERTS):
         case.tensors |= mlp(rng, f"mtp.layers.0.mlp.experts.{expert}", INNER)
     return case

@@ -69,6 +69,15 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"model.layers.3.mlp.shared_expert.gate_proj", Role::shared_gate_proj, 3, -1},
         RoleCase{"model.layers.3.mlp.shared_experts.down_proj", Role::shared_down_proj, 3, -1},
         RoleCase{"model.layers.3.mlp.gate.e_score_correction_bias", Role::router_bias, 3, -1},
+        // prefixes of the layers
+        RoleCase{"transformer.layers.3.mlp.gate", Role::router, 3, -1},
+        RoleCase{"model.language_model.layers.3.mlp.gate", Role::router, 3, -1},
+        RoleCase{"decoder.layers.3.self_attn.k_proj", Role::k_proj, 3, -1},
+        RoleCase{"backbone.layers.3.mixer.q_proj", Role::q_proj, 3, -1},
+        RoleCase{"transformer.h.3.mlp.up_proj", Role::up_proj, 3, -1},
+        RoleCase{"transformer.blocks.3.ffn.router.layer", Role::router, 3, -1},
+        RoleCase{"h.3.mlp.up_proj", Role::up_proj, 3, -1},
+        RoleCase{"visual.blocks.3.mlp.up_proj", Role::other, -1, -1},
         // Mixtral, MiniMax, Kimi
         RoleCase{"model.layers.0.block_sparse_moe.gate", Role::router, 0, -1},
         RoleCase{"model.layers.0.block_sparse_moe.experts.7.w1", Role::gate_proj, 0, 7},
