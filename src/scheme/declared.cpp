@@ -160,6 +160,30 @@ void declare_metadata(Declared& declared, const std::map<std::string, std::strin
   declare_config(declared, std::make_shared<const Json>(std::move(members)), "__metadata__");
 }
 
+// Ascend's msModelSlim: a type a tensor ("W8A8", "FLOAT"), and that of the model.
+bool describes_quantized(const Json& file) {
+  const Json::Object* members = file.as_object();
+  return members != nullptr &&
+         std::any_of(members->begin(), members->end(), [](const Json::Member& member) {
+           const std::string* text = member.second.as_string();
+           const bool named =
+               member.first.ends_with("quant_type") || member.first.find('.') != std::string::npos;
+           return text != nullptr && named && *text != "FLOAT" && !says_nothing(member.second);
+         });
+}
+
+// Each type has a file name of its own, and newer releases one for all.
+Result<void> declare_ascend(Declared& declared, const Checkpoint& checkpoint) {
+  for (const std::string_view type :
+       {"", "_w8a8", "_w8a8_dynamic", "_w4a8_dynamic", "_w8a16", "_w4a16", "_w8a8s", "_w8a8sc"}) {
+    const std::string name = "quant_model_description" + std::string(type) + ".json";
+    FEWBIT_TRY(const auto file, checkpoint.json_file(name));
+    if (file == nullptr || !describes_quantized(*file)) continue;
+    declared.all.push_back({Producer::unknown, "msModelSlim", name, file, file.get()});
+  }
+  return {};
+}
+
 bool is_stated(const Json& block, std::string_view key) {
   const Json* value = block.find(key);
   return value != nullptr && !says_nothing(*value);
@@ -245,6 +269,7 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
   }
   FEWBIT_TRY(auto own, checkpoint.json_file("quantization_config.json"));
   if (own != nullptr) declare_block(declared, own, own.get(), "quantization_config.json");
+  FEWBIT_TRY(declare_ascend(declared, checkpoint));
   declare_metadata(declared, checkpoint.metadata());
   const auto budget = std::make_shared<MatchBudget>();
   for (Declaration& declaration : declared.all) declaration.budget = budget;

@@ -164,7 +164,7 @@ Result<bool> ModulePattern::match(std::string_view module, std::uint64_t& steps)
     case PatternKind::glob: {
       std::uint64_t compared = 0;
       const bool found = glob_match(module, text_, compared);
-      steps += compared / 2;
+      steps += compared;
       return found;
     }
     case PatternKind::regex:

@@ -19,7 +19,6 @@
 
 namespace fewbit {
 
-class NearNames;
 class NumberedNames;
 
 struct PatternEntry {
@@ -120,8 +119,10 @@ class ModuleRules {
   std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
   void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,
                         std::vector<Finding>& findings) const;
-  std::string meant_entry(std::size_t entry, const NearNames& near,
+  std::vector<bool> named(const Dialect& dialect, std::vector<PatternEntry> entries,
                           std::span<const std::string_view> modules) const;
+  std::vector<std::string> meant_entries(std::span<const std::size_t> entries,
+                                         std::span<const std::string_view> modules) const;
   void add_unmatched(Level level, std::span<const std::size_t> list, std::string expected,
                      std::vector<Finding>& findings) const;
   std::optional<Finding> too_wide(std::size_t entry, const NumberedNames& names) const;

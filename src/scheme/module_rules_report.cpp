@@ -175,22 +175,51 @@ bool says_contradicted(std::span<const Finding> findings) {
   });
 }
 
-// What a module would be named by that the entry misses by a slip, or by being read as another
-// producer reads it; empty when nothing is near.
-std::string ModuleRules::meant_entry(std::size_t entry, const NearNames& near,
+// Which of the entries name a module, read in one pass over all names.
+std::vector<bool> ModuleRules::named(const Dialect& dialect, std::vector<PatternEntry> entries,
                                      std::span<const std::string_view> modules) const {
-  const auto names_one = [&](const Dialect& dialect, const std::string& text) {
-    const ModuleRules one(dialect, {{text, entries_[entry].source}}, budget_);
-    return one.failures_.empty() && one.unmatched(modules).empty() && one.limits_.empty();
-  };
-  const std::string& text = entries_[entry].text;
-  for (const std::string& other : near.corrections(text)) {
-    if (names_one(dialect_, other)) return "as " + quote(other) + " would";
+  std::vector<bool> out(entries.size(), !entries.empty());
+  if (entries.empty()) return out;
+  const ModuleRules rules(dialect, std::move(entries), budget_);
+  for (const std::size_t entry : rules.unmatched(modules)) out[entry] = false;
+  for (const std::map<std::size_t, Error>* errors :
+       {&rules.failures_, &std::as_const(rules.limits_)}) {
+    for (const auto& [entry, error] : *errors) out[entry] = false;
+  }
+  return out;
+}
+
+// What modules would be named by that these entries miss by a slip, or by being read as another
+// producer reads them; empty where nothing is near.
+std::vector<std::string> ModuleRules::meant_entries(
+    std::span<const std::size_t> entries, std::span<const std::string_view> modules) const {
+  const NearNames near(modules);
+  std::vector<PatternEntry> corrected;
+  std::vector<std::size_t> owners;
+  std::vector<PatternEntry> as_they_are;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const PatternEntry& entry = entries_[entries[i]];
+    as_they_are.push_back(entry);
+    for (std::string& other : near.corrections(entry.text)) {
+      corrected.push_back({std::move(other), entry.source});
+      owners.push_back(i);
+    }
   }
   Dialect wider{.re_prefix = true, .wildcards = true, .searches = true};
   if (dialect_.literal == PatternKind::regex)
     wider = {.literal = PatternKind::regex, .searches = true};
-  return names_one(wider, text) ? "which this one would if another producer read it" : "";
+  std::vector<std::string> meant(entries.size());
+  const std::vector<bool> by_slip = named(dialect_, corrected, modules);
+  for (std::size_t i = 0; i < corrected.size(); ++i) {
+    std::string& text = meant[owners[i]];
+    if (by_slip[i] && text.empty()) text = "as " + quote(corrected[i].text) + " would";
+  }
+  const std::vector<bool> otherwise = named(wider, std::move(as_they_are), modules);
+  for (std::size_t i = 0; i < meant.size(); ++i) {
+    if (otherwise[i] && meant[i].empty())
+      meant[i] = "which this one would if another producer read it";
+  }
+  return meant;
 }
 
 void ModuleRules::add_unmatched(Level level, std::span<const std::size_t> list,
@@ -216,10 +245,7 @@ void ModuleRules::report_unmatched(std::span<const std::string_view> modules,
   std::vector<std::size_t> generic;
   std::vector<std::size_t> behind;
   std::vector<std::size_t> wrong;
-  std::vector<std::size_t> absent;
-  std::string meant;
-  std::optional<NearNames> near;
-  std::size_t compared = 0;
+  std::vector<std::size_t> unknown;
   for (const std::size_t entry : unmatched(modules)) {
     const auto& [text, source, target] = entries_[entry];
     const bool known = patterns_.contains(entry) ? is_generic_pattern(text) : is_generic_name(text);
@@ -228,12 +254,18 @@ void ModuleRules::report_unmatched(std::span<const std::string_view> modules,
     } else if (context.layers && is_behind_last_layer(text, *context.layers)) {
       behind.push_back(entry);
     } else {
-      if (!near) near.emplace(modules);
-      const std::string slip =
-          compared++ < most_compared ? meant_entry(entry, *near, modules) : std::string();
-      if (meant.empty()) meant = slip;
-      (context.contradicted || !slip.empty() ? wrong : absent).push_back(entry);
+      unknown.push_back(entry);
     }
+  }
+  std::vector<std::size_t> absent;
+  std::string meant;
+  const std::span<const std::size_t> first(unknown.data(), std::min(unknown.size(), most_compared));
+  const std::vector<std::string> slips =
+      first.empty() ? std::vector<std::string>() : meant_entries(first, modules);
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    const std::string slip = i < slips.size() ? slips[i] : std::string();
+    if (meant.empty()) meant = slip;
+    (context.contradicted || !slip.empty() ? wrong : absent).push_back(unknown[i]);
   }
   add_unmatched(Level::warning, wrong,
                 "entries that name modules of the file" + (meant.empty() ? "" : ", " + meant),

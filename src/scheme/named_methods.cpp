@@ -36,6 +36,12 @@ constexpr Named methods[] = {
      "Marlin with 2:4 sparsity: codes and indices in the order of its GPU kernel; named, not "
      "decoded"},
     {"quanto", "Quanto: tensors of its own Python classes; named, not decoded"},
+    {"msmodelslim",
+     "Ascend's msModelSlim: integers with scales and offsets in the order of its NPU's kernels, a "
+     "type a tensor; named, not decoded"},
+    {"ascend",
+     "Ascend's msModelSlim: integers with scales and offsets in the order of its NPU's kernels, a "
+     "type a tensor; named, not decoded"},
     {"mlx", "MLX: words along the rows with a scale and a bias a group; named, not decoded"},
 };
 

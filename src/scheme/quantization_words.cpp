@@ -27,9 +27,16 @@ constexpr std::string_view methods[] = {
     "lowbit", "marlin",    "exllama",
 };
 // Keys that only quantized weights have.
-constexpr std::string_view own_keys[] = {"q_group_size", "weight_block_size", "scale_fmt",
-                                         "kept_format",  "hybrid_bit_map",    "moe_quant_algo",
-                                         "desc_act",     "rotation_config"};
+constexpr std::string_view own_keys[] = {
+    "q_group_size",   "weight_block_size", "scale_fmt",       "kept_format", "hybrid_bit_map",
+    "moe_quant_algo", "desc_act",          "rotation_config", "quant_level", "weight_scale_type"};
+// Types of blocks, which other keys of that word say nothing of.
+constexpr std::string_view block_types[] = {"ggml_type", "gguf_type", "ftype"};
+// Of quantizers, and of other things too: they count where two of them stand together.
+constexpr std::string_view weak_keys[] = {
+    "block_size",   "group_size",      "codebook_bits", "sym",
+    "symmetric",    "zero_point",      "scale_dtype",   "act_order",
+    "damp_percent", "true_sequential", "static_groups"};
 constexpr std::string_view plain_types[] = {"auto",  "half",  "float", "double", "float64",
                                             "fp64",  "f64",   "f32",   "f16",    "int16",
                                             "int32", "int64", "bool",  "bfloat"};
@@ -82,10 +89,18 @@ bool has_low_bit_word(const Words& words) {
   return std::any_of(words.begin(), words.end(), is_low_bit_word);
 }
 
+// "w4a16": 1
+bool is_switched_on(const Words& key, const Json& value) {
+  if (key.size() != 1 || value.as_double().value_or(0) == 0) return false;
+  const std::string& word = key.front();
+  return one_of(word, methods) || (word.starts_with('w') && is_low_bit_word(word));
+}
+
 // Names, paths and versions may have any words in them.
 bool is_short_text(const Words& key, const std::string& text) {
-  return text.size() <= 32 && !any_word(key, {"name", "path", "type", "architectures", "version",
-                                              "id", "revision", "class", "license", "url"});
+  return text.size() <= 32 &&
+         !any_word(key, {"name", "path", "type", "architectures", "version", "id", "revision",
+                         "class", "license", "url", "optimizer"});
 }
 
 bool is_low_bit_type(const Json& value) {
@@ -151,11 +166,31 @@ bool speaks_of_quantization(std::string_view path, std::string_view key, const J
     const bool flag = value.as_double().value_or(0) != 0 && is_quantization_key(key);
     if (flag || says_quantized(words, value)) return true;
   }
+  if (is_switched_on(words, value)) return true;
   if (has_low_bit_word(words)) return !value.as_double().has_value();
   const std::string* text = value.as_string();
   const bool quantizer = contains_text(lower, "quant");
-  return text != nullptr && (quantizer || is_short_text(words, *text)) &&
+  return text != nullptr &&
+         (quantizer || one_of(lower, block_types) || is_short_text(words, *text)) &&
          has_low_bit_word(words_of(*text));
+}
+
+std::vector<std::string> weak_quantization_keys(std::string_view path, const Json& object) {
+  std::vector<std::string> found;
+  const Json::Object* members = object.as_object();
+  if (members == nullptr || is_codec(words_of(path))) return found;
+  bool codec = false;
+  bool codebook = false;
+  for (const auto& [name, value] : *members) {
+    const std::string lower = lower_ascii(name);
+    codec =
+        codec || contains_any(lower, {"codebook_size", "codebook_dim", "quantizers", "sampling"});
+    if (says_nothing(value) || !one_of(lower, weak_keys)) continue;
+    codebook = codebook || lower == "codebook_bits";
+    found.push_back(name);
+  }
+  const bool enough = found.size() > 1 || codebook;
+  return enough && !codec ? found : std::vector<std::string>();
 }
 
 }  // namespace fewbit

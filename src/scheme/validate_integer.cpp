@@ -32,7 +32,7 @@ class IntegerModule {
   void validate() {
     const TensorInfo* qweight = part("qweight");
     if (qweight == nullptr) return;
-    check_part(*qweight, "weight", shapes_.qweight_dtype, shapes_.qweight);
+    check_part(*qweight, {"weight-dtype", "weight-shape"}, shapes_.qweight_dtype, shapes_.qweight);
     // Shorts hold four rows by turns, 64 columns of each.
     const bool fast = fit_.packing == Packing::shorts_gemv;
     if (fast && (fit_.n % 4 != 0 || fit_.k % 64 != 0)) {
@@ -55,14 +55,14 @@ class IntegerModule {
                     magnitude);
   }
 
-  // Rules "<name>-dtype" and "<name>-shape".
-  bool check_part(const TensorInfo& info, const std::string& name, DType dtype,
-                  const Shape& shape) {
+  struct PartRules {
+    const char* dtype;
+    const char* shape;
+  };
+  bool check_part(const TensorInfo& info, PartRules rules, DType dtype, const Shape& shape) {
     const std::string found = text(info.dtype, info.shape);
-    if (info.dtype != dtype)
-      add(Level::error, name + "-dtype", info.name, found, text(dtype, shape));
-    if (info.shape != shape)
-      add(Level::error, name + "-shape", info.name, found, text(dtype, shape));
+    if (info.dtype != dtype) add(Level::error, rules.dtype, info.name, found, text(dtype, shape));
+    if (info.shape != shape) add(Level::error, rules.shape, info.name, found, text(dtype, shape));
     return info.dtype == dtype && info.shape == shape;
   }
 
@@ -74,7 +74,7 @@ class IntegerModule {
       return;
     }
     const DType dtype = is_16_or_32_bit_float(scales->dtype) ? scales->dtype : DType::f16;
-    check_part(*scales, "scale", dtype, shapes_.scales);
+    check_part(*scales, {"scale-dtype", "scale-shape"}, dtype, shapes_.scales);
   }
 
   void validate_zeros() {
@@ -88,7 +88,8 @@ class IntegerModule {
       return;
     }
     if (!needed && zeros->bytes == 0) return;
-    const bool fits = check_part(*zeros, "zeros", shapes_.qzeros_dtype, shapes_.qzeros);
+    const bool fits =
+        check_part(*zeros, {"zeros-dtype", "zeros-shape"}, shapes_.qzeros_dtype, shapes_.qzeros);
     if (!fits || !reads_values()) return;
     if (fit_.packing == Packing::words_k) validate_zero_fields(*zeros);
     if (fit_.packing == Packing::shorts_gemv) validate_offsets(*zeros);
@@ -170,7 +171,8 @@ class IntegerModule {
   void validate_group_index() {
     const TensorInfo* g_idx = part("g_idx");
     if (g_idx == nullptr) return;
-    const bool fits = check_part(*g_idx, "group-index", DType::i32, shapes_.g_idx);
+    const bool fits =
+        check_part(*g_idx, {"group-index-dtype", "group-index-shape"}, DType::i32, shapes_.g_idx);
     if (fit_.k * fit_.bits % 32 != 0) {
       add(Level::warning, "group-index-shape", g_idx->name, fmt::format("{} columns", fit_.k),
           fmt::format("{}, as the words hold", shapes_.qweight[0] * 32 / fit_.bits));

@@ -118,6 +118,15 @@ HINTS = {
     "fp8_amax_history_len": ([], [1024]),
     "author": ([], ["a group that likes int4 and gptq, and other things as well"]),
     "layers": ([[[{"bits": 4}]]], [[1, 2]]),
+    "quant_level": ([4], [None]),
+    "ggml_type": (["q4_0"], ["f16"]),
+    "gguf_type": (["Q4_K"], ["BF16"]),
+    "weight_scale_type": (["block"], [None]),
+    "W4A16": ([1, True], [0]),
+    "q4": ([], [0.75]),
+    "codebook_bits": ([2], [None]),
+    "block_size": ([], [64, [128, 128]]),
+    "sizes": ([{"block_size": [128, 128], "scale_dtype": "ue8m0"}], [{"codebook_bits": 10, "codebook_size": 1024}]),
     "audio_config": ([{"bits": 4}, {"gptq_config": {"bits": 4}}], [{"quantize": "rvq"}]),
 }
 

@@ -273,6 +273,33 @@ def configs_in_odd_places():
         yield Case("named-plain-" + name, tensors, settings, faults=("module-unreadable",))
 
 
+def of_ascend():
+    """A file that gives each tensor its type."""
+    parts = {"weight": np.zeros((16, 32), np.int8), "weight_scale": np.ones((16, 1), np.float32), "weight_offset": np.zeros((16, 1), np.float32)}
+    plain = {"weight": bf16(np.ones((16, 32)))}
+    for name, file, tensors in [("", "quant_model_description", parts), ("-plain", "quant_model_description_w8a8", plain)]:
+        case = named("ascend" + name, {}, tensors, "Ascend's msModelSlim")
+        case.files[file + ".json"] = {"model_quant_type": "W8A8", f"{MODULE}.weight": "W8A8", "model.norm.weight": "FLOAT"}
+        yield case
+    floats = Case("named-ascend-floats", {f"{MODULE}.weight": plain["weight"]})
+    floats.files["quant_model_description.json"] = {"model_quant_type": "FLOAT", f"{MODULE}.weight": "FLOAT"}
+    yield floats
+
+
+def beside_config():
+    """Beside a config that says nothing: Mistral's own file, and the header of the weights."""
+    tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
+    said = ("config-quantization-key",)
+    for name, block, faults in [("block", {"qformat_weight": "fp8_e4m3"}, said), ("nothing", None, ())]:
+        yield Case(f"named-params-{name}", tensors, {"vocab_size": 8}, {"params.json": {"quantization": block}}, faults=faults)
+    for name, metadata, faults in [
+        ("bits", {"bits": "4"}, said),
+        ("config", {"config": json.dumps({"weights": {"wbits": 3}})}, said),
+        ("plain", {"format": "pt", "ss_optimizer": "bnb.AdamW8bit", "ss_mixed_precision": "bf16"}, ()),
+    ]:
+        yield InMetadata(f"named-metadata-{name}", tensors, faults=faults, metadata=metadata)
+
+
 def configs_in_other_files():
     for key, text in [("quantization_config", '{"quant_method": "acme"}'), ("quantization", "int4")]:
         tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
@@ -280,6 +307,8 @@ def configs_in_other_files():
     tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
     files = {"quantization_config.json": {"quant_method": "bitsandbytes"}}
     yield Case("named-plain-file", tensors, {}, files, faults=("module-unreadable",))
+    yield from of_ascend()
+    yield from beside_config()
     # ModelOpt leaves plain what it lists.
     tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
     algorithm = {"quantization": {"quant_algo": "NVFP4"}}
