@@ -65,7 +65,7 @@ def ranges(weight, args, group_of_column):
     if kind == "tensor":
         parts = [[weight]]
     elif kind == "block":
-        rows, cols = (int(x) for x in args.block_structure) if isinstance(args.block_structure, list) else map(int, args.block_structure.split("x"))
+        rows, cols = args.block_structure
         parts = [[weight[r : r + rows, c : c + cols] for c in range(0, k, cols)] for r in range(0, n, rows)]
     else:
         groups = group_of_column if kind in ("group", "tensor_group") else torch.zeros(k, dtype=torch.int)
@@ -75,14 +75,14 @@ def ranges(weight, args, group_of_column):
     return (low.reshape(1), high.reshape(1)) if kind == "tensor" else (low, high)
 
 
-def calibrate(module, beside, seed):
+def calibrate(module, beside):
     """beside: the weights that share its second factor, as gate and up do."""
     args = module.quantization_scheme.weights
     weight = module.weight.data
     k = weight.shape[1]
     groups = torch.arange(k, dtype=torch.int) // (args.group_size if args.group_size and args.group_size > 0 else k)
     if hasattr(module, "weight_g_idx"):
-        groups = groups[torch.randperm(k, generator=seed)]
+        groups = groups[torch.randperm(k, generator=torch.Generator().manual_seed(7))]
         module.weight_g_idx.data = groups
     low, high = ranges(weight, args, groups)
     if hasattr(module, "weight_global_scale"):
@@ -126,10 +126,9 @@ def write(name, groups, shapes=None, dtype=torch.bfloat16, forced=None, sparsity
     for key in quantized:
         fused = {GATE, UP} & set(quantized) if key in (GATE, UP) else {key}
         beside = [model.get_submodule(one).weight.data for one in sorted(fused)]
-        calibrate(model.get_submodule(key), beside, torch.Generator().manual_seed(7))
+        calibrate(model.get_submodule(key), beside)
     compressor = compressor_of(model, config, forced, sparsity, transform)
     if own_config:
-        config.format = compressor.quantization_config.format
         compressor.quantization_config.ignore = IGNORED
     folder = OUT / name
     folder.mkdir(parents=True)
@@ -155,12 +154,10 @@ def decoded(compressor, model, folder, quantized):
     return {f"{name}.weight": state[f"{name}.weight"].contiguous() for name in quantized}
 
 
-def group(targets=("Linear",), inputs=None, kind=None, **weights):
+def group(targets=("Linear",), inputs=None, **weights):
     made = {"targets": list(targets), "weights": QuantizationArgs(**weights)}
     if inputs:
         made["input_activations"] = QuantizationArgs(**inputs)
-    if kind:
-        made["format"] = kind
     return made
 
 
