@@ -89,6 +89,7 @@ std::vector<Finding> validate(const Checkpoint& checkpoint, const Identified& id
   validate_adapter_config(validation);
   validate_fused_counts(validation);
   validate_config_sizes(validation);
+  validate_attention_sizes(validation);
   validate_model(validation);
   std::vector<Finding> findings = std::move(validation.groups).take();
   soften_findings_of_a_shard(checkpoint, findings);

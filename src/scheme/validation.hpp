@@ -130,6 +130,8 @@ void validate_mlp_shapes(Validation& validation);
 void validate_biases(Validation& validation);
 // Missing, unexpected and mis-shaped tensors of a model that config.json describes in full.
 void validate_model(Validation& validation);
+// Attentions against the heads that config.json states.
+void validate_attention_sizes(Validation& validation);
 // Sizes of matrices against config.json.
 void validate_config_sizes(Validation& validation);
 
