@@ -238,6 +238,8 @@ ModuleRole find_role(std::string_view module) {
     if (!layer) continue;
     ModuleRole out = layer_role(rest.subspan(1));
     out.layer = *layer;
+    // Qwen's first models: w1 is what others call up, w2 the gate.
+    if (parts[i] == "h" && one_of(parts.back(), {"w1", "w2", "w3"})) out.role = Role::other;
     return out;
   }
   return {outer_role(parts.back()), -1, -1};

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/text_search.hpp"
+#include "scheme/layer_slots.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
@@ -49,14 +51,16 @@ bool is_word_table(std::string_view name) {
 void add(DraftHead& head, const Module& module) {
   head.read = head.read && module.unreadable.empty();
   if (!has_weight(module)) return;
-  const std::string_view last = split_dots(module.name).back();
+  const std::vector<std::string_view> parts = split_dots(module.name);
   head.experts = head.experts || module.expert != -1;
   head.attention = head.attention || is_attention(module);
   head.mlp = head.mlp || is_mlp(module);
   head.norm = head.norm || module.role == Role::norm;
-  head.joins = head.joins || (module.role == Role::other && module.k > 0 && !is_word_table(last));
+  head.joins =
+      head.joins || (module.role == Role::other && module.k > 0 && !is_word_table(parts.back()));
   for (const std::string_view name : deepseek_names) {
-    if (last == name) head.deepseek.push_back(name);
+    const bool named = std::find(parts.begin(), parts.end(), name) != parts.end();
+    if (named) head.deepseek.push_back(name);
   }
 }
 
@@ -67,6 +71,8 @@ std::string absent(const DraftHead& head) {
   };
   for (const std::string_view name : deepseek_names) {
     const auto& found = head.deepseek;
+    // DeepSeek-V4 has a matrix for each of the inputs.
+    if (name == deepseek_names[0] && head.joins) continue;
     if (!found.empty() && std::find(found.begin(), found.end(), name) == found.end()) lack(name);
   }
   if (head.deepseek.empty() && !head.joins) lack("a matrix such as eh_proj or fc");
@@ -90,10 +96,18 @@ std::string head_path(const Module& module) {
   return "";
 }
 
+// "layers" of "model.layers.3.mlp.gate"; empty: not a language model's.
+std::string stack_of(const Module& module) {
+  const std::string path = layer_path(module.name);
+  const std::string stack = path.substr(0, path.rfind('.'));
+  return is_main_stack(stack) ? stack : "";
+}
+
 }  // namespace
 
 void validate_draft_parts(Validation& validation, const ModelHints& hints) {
   if (!hints.num_layers) return;
+  std::set<std::string> stacks;
   std::map<std::string, DraftHead> beside;
   std::map<std::string, DraftHead> behind;
   bool own = false;  // the model's layers are in the same checkpoint, with their norms
@@ -102,9 +116,11 @@ void validate_draft_parts(Validation& validation, const ModelHints& hints) {
     const std::string path = head_path(module);
     if (!path.empty()) {
       add(beside[path], module);
-    } else if (!outside_language_model(module.name) && module.layer >= *hints.num_layers) {
+    } else if (!outside_language_model(module.name) && module.layer >= *hints.num_layers &&
+               !stack_of(module).empty()) {
       add(behind[layer_path(module.name)], module);
     }
+    if (path.empty() && module.layer >= 0) stacks.insert(stack_of(module));
     own = own || (module.layer >= 0 && module.layer < *hints.num_layers &&
                   module.role == Role::norm && path.empty());
   }
@@ -118,8 +134,9 @@ void validate_draft_parts(Validation& validation, const ModelHints& hints) {
          "what joins hidden states with embeddings, and all of a decoder layer"});
   };
   for (const auto& [path, head] : beside) report(path, head);
-  // Some put into layers of their own only what others have under "mtp".
-  if (beside.empty()) {
+  // Layers of another model in the same checkpoint are no drafts.
+  stacks.erase("");
+  if (beside.empty() && stacks.size() == 1) {
     for (const auto& [path, head] : behind) report(path, head);
   }
 }

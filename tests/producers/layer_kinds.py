@@ -78,6 +78,19 @@ def under(prefix):
     return make
 
 
+def first_qwen(name):
+    """An MLP of w1 and w2, both rows of the inner size, and c_proj."""
+    case = under("transformer.h")(name)
+    names = {"gate_proj": "w1", "up_proj": "w2", "down_proj": "c_proj", "o_proj": "c_proj"}
+    for old, new in names.items():
+        case.tensors = {key.replace(old, new): value for key, value in case.tensors.items()}
+    for number in range(LAYERS):
+        module = f"transformer.h.{number}.attn.c_attn.weight"
+        case.tensors[module] = matrix(random(name), 128, HIDDEN)
+    case.tensors = {key.replace("self_attn", "attn"): value for key, value in case.tensors.items() if not key.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))}
+    return case
+
+
 def encoder_beside(name):
     """Decoders of pictures have an encoder, and no words."""
     case = under("model.decoder.layers")(name)
@@ -145,6 +158,33 @@ def draft_of_two(name):
     return case
 
 
+def draft_of_v4(name):
+    """DeepSeek-V4: a matrix for each input."""
+    case = draft_beside(name)
+    for key in ("fc.weight", "norm.weight", "pre_fc_norm_hidden.weight", "pre_fc_norm_embedding.weight"):
+        del case.tensors["mtp." + key]
+    case.tensors = {key.replace("mtp.layers.", "mtp."): value for key, value in case.tensors.items()}
+    case.tensors |= {f"mtp.0.{part}.weight": matrix(random(name), HIDDEN, HIDDEN) for part in ("e_proj", "h_proj")}
+    case.tensors |= {f"mtp.0.{part}.weight": norm(HIDDEN) for part in ("enorm", "hnorm")}
+    return case
+
+
+def draft_of_longcat(name):
+    """Norms inside of modules."""
+    case = draft_beside(name)
+    case.tensors["mtp.layers.0.eh_proj.weight"] = case.tensors.pop("mtp.fc.weight")
+    case.tensors |= {f"mtp.layers.0.{part}.m.weight": norm(HIDDEN) for part in ("enorm", "hnorm")}
+    return case
+
+
+def second_stack(name):
+    """A model with more layers beside the one that the config speaks of."""
+    case = usual(name)
+    other = dense(name, lambda rng, layer, number: attention(rng, layer), LAYERS + 2)
+    case.tensors |= {"talker." + key: value for key, value in other.tensors.items()}
+    return case
+
+
 def medusa(name):
     """Heads of one matrix."""
     case = usual(name)
@@ -200,7 +240,7 @@ ZERO = {
 
 
 def cases():
-    for make in (nemotron, without_pattern, mamba_beside, encoder_beside, shared_gate, draft_behind, draft_beside, draft_of_two, medusa):
+    for make in (nemotron, without_pattern, mamba_beside, first_qwen, encoder_beside, shared_gate, draft_behind, draft_beside, draft_of_two, draft_of_v4, draft_of_longcat, second_stack, medusa):
         yield make(f"no-fault-kind-{make.__name__.replace('_', '-')}")
     for prefix in PREFIXES:
         yield under(prefix)(f"no-fault-prefix-{prefix}")

@@ -75,6 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"decoder.layers.3.self_attn.k_proj", Role::k_proj, 3, -1},
         RoleCase{"backbone.layers.3.mixer.q_proj", Role::q_proj, 3, -1},
         RoleCase{"transformer.h.3.mlp.up_proj", Role::up_proj, 3, -1},
+        RoleCase{"transformer.h.3.mlp.w2", Role::other, 3, -1},
         RoleCase{"transformer.blocks.3.ffn.router.layer", Role::router, 3, -1},
         RoleCase{"h.3.mlp.up_proj", Role::up_proj, 3, -1},
         RoleCase{"visual.blocks.3.mlp.up_proj", Role::other, -1, -1},
