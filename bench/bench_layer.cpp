@@ -106,15 +106,19 @@ class Bench {
     LayerBench bench;
     bench.shape = shape_;
     FEWBIT_TRY(prepare(device, options, bench));
+    if (stops(options)) return bench;
     FEWBIT_TRY(bench.limits, measure_limits(device, executor_));
     for (const std::int64_t tokens : options.tokens) {
-      FEWBIT_TRY(LayerTiming timing, time(tokens, options.seconds));
+      FEWBIT_TRY(const LayerTiming timing, time(tokens, options));
+      if (stops(options)) break;
       bench.timings.push_back(timing);
     }
     return bench;
   }
 
  private:
+  static bool stops(const LayerBenchOptions& options) { return options.stop && options.stop(); }
+
   Result<void> prepare(const DeviceInfo& device, const LayerBenchOptions& options,
                        LayerBench& bench) {
     FEWBIT_TRY(const MoeWeights weights, random_weights(shape_, random_));
@@ -130,7 +134,7 @@ class Bench {
       bench.prepared = layer.info();
       bytes += bench.prepared.owned_bytes;
       layers_.push_back(std::move(layer));
-    } while (bytes < options.resident_bytes && bench.prepared.owned_bytes > 0);
+    } while (bytes < options.resident_bytes && bench.prepared.owned_bytes > 0 && !stops(options));
     bench.copies = static_cast<int>(layers_.size());
     weight_bytes_ = static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) /
                     static_cast<double>(shape_.num_experts);
@@ -156,7 +160,7 @@ class Bench {
     return static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
   }
 
-  Result<LayerTiming> time(std::int64_t tokens, double budget) {
+  Result<LayerTiming> time(std::int64_t tokens, const LayerBenchOptions& options) {
     const DType dtype = layers_.front().problem().activation_dtype;
     FEWBIT_TRY(const Tensor hidden, random_tensor(dtype, {tokens, shape_.hidden_size}, random_));
     std::vector<std::byte> out(hidden.view.bytes.size());
@@ -168,7 +172,7 @@ class Bench {
     std::vector<double> seconds;
     double experts = 0;
     constexpr int warm_up = 2;
-    for (double spent = 0; spent < budget || timing.calls < 5;) {
+    for (double spent = 0; (spent < options.seconds || timing.calls < 5) && !stops(options);) {
       const std::vector<std::int32_t> ids = random_ids(tokens);
       const MoeLayer& layer = layers_[next_++ % layers_.size()];
       MoeArgs args;
@@ -187,6 +191,7 @@ class Bench {
       experts += distinct(ids);
       ++timing.calls;
     }
+    if (seconds.empty()) return timing;  // stopped
     std::ranges::nth_element(seconds, seconds.begin() + std::ssize(seconds) / 2);
     timing.seconds = seconds[seconds.size() / 2];
     timing.weight_bytes = weight_bytes_ * experts / timing.calls;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ struct LayerBenchOptions {
   std::string backend;                                    // forced; empty: as selection chooses
   std::uint64_t resident_bytes = std::uint64_t{1} << 29;  // weights to rotate through, at least
   double seconds = 0.5;                                   // measured time of each number of tokens
+  // Asked between calls: true ends the bench with the numbers of tokens that are done.
+  std::function<bool()> stop = {};
 };
 
 struct LayerTiming {
@@ -67,7 +70,8 @@ struct LayerBench {
   std::vector<LayerTiming> timings;
 };
 // Random weights and even random routing (top_k different experts a token), the same every time.
-// Errors: of selection, preparation and run; invalid_argument for an unknown scheme.
+// Errors: of selection, preparation and run; invalid_argument for an unknown scheme. Stopped, it
+// has fewer timings than options.tokens.
 Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,
                                const LayerBenchOptions& options, Executor& executor);
 

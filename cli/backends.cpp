@@ -28,12 +28,26 @@ std::vector<BackendDescription> backends_for(const Options& options, const Devic
   return list;
 }
 
+// None where nothing is prepared for it.
+std::vector<std::string> layout_names(const BackendDescription& backend) {
+  std::vector<std::string> names;
+  if (!backend.preparable) return names;
+  constexpr std::string_view between = ", ";
+  std::string_view rest = backend.layout;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(between), rest.size());
+    names.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + between.size(), rest.size()));
+  }
+  return names;
+}
+
 void print_foreign(const std::vector<BackendDescription>& list, const DeviceInfo& device) {
   Table table({Align::left, Align::left, Align::left, Align::left, Align::left});
-  table.add({"backend", "engine", "usable", "layout", "summary"});
+  table.add({"backend", "engine", "usable", "summary", "layouts"});
   for (const BackendDescription& backend : list) {
     table.add({backend.name, engine_name(backend.engine), backend.usable ? "yes" : "no",
-               backend.layout, backend.summary});
+               backend.summary, backend.layout});
   }
   print_out("of other engines, not run here, on {}:\n{}", device.name, Lines{table.text()});
 }
@@ -47,7 +61,10 @@ Result<int> run_backends(const Options& options) {
       Json row;
       row.set("name", backend.name);
       row.set("summary", backend.summary);
+      Json layouts{Json::Array{}};
+      for (const std::string& name : layout_names(backend)) layouts.push_back(name);
       row.set("layout", backend.layout);
+      row.set("layouts", layouts);
       row.set("built", backend.built);
       row.set("usable", backend.usable);
       row.set("engine", engine_name(backend.engine));
@@ -62,10 +79,10 @@ Result<int> run_backends(const Options& options) {
     return exit_fine;
   }
   Table table({Align::left, Align::left, Align::left, Align::left, Align::left});
-  table.add({"backend", "built", "usable", "layout", "summary"});
+  table.add({"backend", "built", "usable", "summary", "layouts"});
   for (const BackendDescription& backend : list) {
     table.add({backend.name, backend.built ? "yes" : "no", backend.usable ? "yes" : "no",
-               backend.layout, backend.summary});
+               backend.summary, backend.layout});
   }
   print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
             Lines{table.text()});
@@ -85,6 +102,8 @@ void add_backends(CLI::App& app, int& exit_code) {
                     "Those of vLLM, SGLang and FlashInfer, which fewbit knows but does not run");
   add_json_option(*command, *options);
   command->footer(
+      "Usable: on that machine, whatever the layer. Layouts are what `prepare --backend NAME` can "
+      "write, as its output\nand `inspect` of a prepared model name them (docs/backends.md).\n"
       "Examples:\n  fewbit backends\n  fewbit backends --device cpu:generic\n"
       "  fewbit backends --foreign --device sm_90");
   set_body(*command, *options, exit_code, [options] { return run_backends(*options); });

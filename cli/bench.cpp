@@ -6,8 +6,12 @@
 #include <memory>
 
 #include "bench/measure.hpp"
+#include "bench_page.hpp"
 #include "bench_shapes.hpp"
 #include "command.hpp"
+#include "core/ascii.hpp"
+#include "core/nearest.hpp"
+#include "progress.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -17,6 +21,7 @@ struct Options : CommonOptions {
   std::string file;
   std::string activation_dtype = "bf16";
   bool list = false;
+  std::string other;
   bench::LayerBenchOptions layer;
 };
 
@@ -41,41 +46,19 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
   }
   std::vector<bench::LayerShape> out;
   for (const std::string& name : names) {
-    const auto it = std::find_if(
-        all.begin(), all.end(), [&](const bench::LayerShape& shape) { return shape.name == name; });
+    const auto it = std::ranges::find(all, lower_ascii(name), [](const bench::LayerShape& shape) {
+      return lower_ascii(shape.name);
+    });
     if (it == all.end()) {
-      return Error{ErrorCode::invalid_argument,
-                   "no shape '" + name + "'; known: " + known_names(all), unknown_shape};
+      std::vector<std::string> known;
+      for (const bench::LayerShape& shape : all) known.push_back(shape.name);
+      return Error{
+          ErrorCode::invalid_argument,
+          "no shape '" + name + "', known: " + known_names(all) + did_you_mean(name, known),
+          unknown_shape};
     }
     out.push_back(*it);
   }
-  return out;
-}
-
-Json bench_json(const bench::LayerBench& result) {
-  Json timings{Json::Array{}};
-  for (const bench::LayerTiming& t : result.timings) {
-    Json entry;
-    entry.set("tokens", t.tokens);
-    entry.set("seconds", t.seconds);
-    entry.set("calls", t.calls);
-    entry.set("bytes_per_second", t.bytes_per_second());
-    entry.set("flops_per_second", t.flops_per_second());
-    entry.set("fraction_of_read", t.bytes_per_second() / result.limits.read_bytes_per_second);
-    entry.set("fraction_of_fma", t.flops_per_second() / result.limits.fma_flops_per_second);
-    timings.push_back(entry);
-  }
-  Json out;
-  out.set("shape", result.shape.name);
-  out.set("scheme", result.shape.scheme);
-  out.set("backend", result.backend);
-  out.set("layout", result.prepared.layout);
-  out.set("threads", result.limits.threads);
-  out.set("read_bytes_per_second", result.limits.read_bytes_per_second);
-  out.set("fma_flops_per_second", result.limits.fma_flops_per_second);
-  out.set("prepare_seconds", result.prepare_seconds);
-  out.set("prepared_bytes", result.prepared.owned_bytes);
-  out.set("timings", timings);
   return out;
 }
 
@@ -89,6 +72,58 @@ void list_shapes(const Options& options, const std::vector<bench::LayerShape>& s
   print_json(names);
 }
 
+// Layer by layer, until all are measured or a signal says stop.
+class Run {
+ public:
+  Run(const Options& options, OtherRun other) : options_(options), other_(std::move(other)) {}
+
+  Result<int> measure(const std::vector<bench::LayerShape>& shapes, const DeviceInfo& device,
+                      Executor& executor) {
+    std::size_t done = 0;
+    for (const bench::LayerShape& shape : shapes) {
+      FEWBIT_TRY(const bench::LayerBench layer,
+                 bench::bench_layer(shape, device, options_.layer, executor));
+      done += layer.timings.size();
+      if (!layer.timings.empty()) show(layer);
+      if (was_interrupted()) return stopped(done, shapes.size() * options_.layer.tokens.size());
+    }
+    if (options_.json) print_json(json_);
+    return exit_fine;
+  }
+
+ private:
+  void show(const bench::LayerBench& layer) {
+    if (options_.json) {
+      layers_.push_back(layer_json(layer, other_));
+      json_.set("layers", layers_);
+      return;
+    }
+    print_out("{}", Lines{bench::bench_text(layer)});
+    if (!options_.other.empty()) {
+      print_out("  against {}\n{}", options_.other, Lines{comparison_text(layer, other_)});
+    }
+    std::fflush(stdout);
+  }
+
+  // What was measured is printed; the error stands beside it.
+  int stopped(std::size_t done, std::size_t all) {
+    const Error error = told_by_signal(
+        {ErrorCode::cancelled, fmt::format("stopped after {} of {} rows", done, all), "bench"});
+    if (options_.json) {
+      json_.set("layers", layers_);
+      json_.set("error", error_json(error));
+      print_json(json_);
+    }
+    print_error(error, false);
+    return exit_stopped;
+  }
+
+  const Options& options_;
+  OtherRun other_;
+  Json layers_{Json::Array{}};
+  Json json_;
+};
+
 Result<int> run_bench(Options& options) {
   const auto chosen = chosen_shapes(options);
   const bool unknown = !chosen && chosen.error().where == unknown_shape;
@@ -98,22 +133,16 @@ Result<int> run_bench(Options& options) {
     list_shapes(options, shapes);
     return exit_fine;
   }
+  OtherRun other;
+  if (!options.other.empty()) {
+    FEWBIT_TRY(other, read_other_run(options.other));
+  }
   FEWBIT_TRY(options.layer.activation_dtype, parse_activation_dtype(options.activation_dtype));
   FEWBIT_TRY(const DeviceInfo device, detect_cpu());
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
-  Json results{Json::Array{}};
-  for (const bench::LayerShape& shape : shapes) {
-    FEWBIT_TRY(const bench::LayerBench result,
-               bench::bench_layer(shape, device, options.layer, *pool));
-    if (options.json) {
-      results.push_back(bench_json(result));
-    } else {
-      print_out("{}", Lines{bench::bench_text(result)});
-      std::fflush(stdout);
-    }
-  }
-  if (options.json) print_json(results);
-  return exit_fine;
+  catch_interrupts();
+  options.layer.stop = was_interrupted;
+  return Run(options, std::move(other)).measure(shapes, device, *pool);
 }
 
 }  // namespace
@@ -132,6 +161,12 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(whole_number(1, std::int64_t{1} << 20));
   command->add_option("--seconds", options->layer.seconds, "Measured time of each number of tokens")
       ->check(number_between(0.01, 3600));
+  command
+      ->add_option(
+          "--compare", options->other,
+          "Output of `fewbit bench --json` of another run: how many times as fast each row "
+          "is here")
+      ->check(not_empty);
   add_backend_option(*command, options->layer.backend);
   add_activation_dtype_option(*command, options->activation_dtype);
   add_threads_option(*command, *options);
@@ -139,7 +174,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->footer(
       "Weights are random and larger than the caches; read bandwidth and multiply-add peak are "
       "measured in the same run.\n"
-      "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json");
+      "Ctrl-C ends it with what was measured so far.\n"
+      "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json > before.json\n"
+      "  fewbit bench gpt-oss-20b --tokens 1,64 --compare before.json");
   set_body(*command, *options, exit_code, [options] { return run_bench(*options); });
 }
 

@@ -16,6 +16,7 @@
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
+#include "run_verdict.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
@@ -200,6 +201,21 @@ bool is_runnable(const Report& report) {
                       [](const Finding& f) { return f.level == Level::error; });
 }
 
+RunVerdict run_verdict(const Report& report) {
+  RunVerdict verdict;
+  verdict.part = is_part_of_model(report.checkpoint);
+  verdict.machine = machine_name(report);
+  if (report.selection) verdict.backend = report.selection->chosen;
+  const bool no_text = std::ranges::any_of(
+      report.findings, [](const Finding& f) { return f.rule == "tokenizer-missing"; });
+  verdict.whole_model = is_runnable(report) && !no_text && !verdict.backend.empty();
+  for (const Selection& selection : report.engines) {
+    if (selection.chosen.empty()) continue;
+    verdict.engines.push_back({engine_name(selection.engine), selection.chosen});
+  }
+  return verdict;
+}
+
 // Scales of a large checkpoint take a while.
 Result<std::vector<Finding>> validate_visibly(const Report& report, const Options& options) {
   ProgressBar bar("checking", Unit::modules);
@@ -251,19 +267,6 @@ void print_head(const Report& report) {
   }
   if (!report.config_error.empty()) table.add({"not runnable", report.config_error});
   print_out("{}\n", Lines{table.text(0)});
-}
-
-void print_inventory(const Inventory& inventory) {
-  Table table({Align::left, Align::right, Align::left, Align::right, Align::right});
-  table.add({"role", "modules", "scheme", "bytes", "share"});
-  for (const InventoryRow& row : inventory.rows) {
-    table.add({row.role, std::to_string(row.modules), row.scheme, bytes_text(row.bytes),
-               fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) /
-                                           static_cast<double>(std::max<std::uint64_t>(
-                                               inventory.total_bytes, 1)))});
-  }
-  print_out("what it holds\n{}\n", Lines{table.text()});
-  print_out("by scheme, all roles together\n{}\n", Lines{scheme_totals_text(inventory)});
 }
 
 // `explain --engine` has the reasons.
@@ -323,6 +326,7 @@ Json report_json(const Report& report) {
   out.set("findings", findings);
   out.set("result", result_json(report.findings));
   out.set("runnable", is_runnable(report));
+  out.set("run_by", verdict_json(run_verdict(report)));
   if (!report.config_error.empty()) out.set("config_error", report.config_error);
   if (!report.layer_error.empty()) out.set("layer_error", report.layer_error);
   if (report.selection) out.set("selection", selection_json(*report.selection));
@@ -352,11 +356,13 @@ Result<int> run_check(const Options& options) {
     print_json(report_json(report));
   } else {
     print_head(report);
-    print_inventory(report.inventory);
+    print_out("what it holds\n{}\n", Lines{inventory_text(report.inventory)});
+    print_out("by scheme, all roles together\n{}\n", Lines{scheme_totals_text(report.inventory)});
     print_out("{}", Lines{findings_text(report.findings, options.headers_only)});
     print_layer(report);
     print_plans(report);
-    print_out("\nresult: {}\n", result_text(report.findings));
+    print_out("\nresult: {}{}\n", result_text(report.findings),
+              has_problem(report.findings) ? "" : "; " + verdict_text(run_verdict(report)));
   }
   return has_problem(report.findings) ? exit_failure : exit_fine;
 }
@@ -380,7 +386,8 @@ void add_check(CLI::App& app, int& exit_code) {
   add_device_option(*command, options->device);
   add_json_option(*command, *options);
   command->footer(
-      "Exit code 1 when there is a warning or an error: the last line says it.\n"
+      "The last line says whether the files are fine and what can run them; exit code 1 when there "
+      "is a warning or an error in them.\n"
       "Examples:\n  fewbit check models/tiny-moe\n"
       "  fewbit check DIR --json | jq '.findings[] | .rule'");
   set_body(*command, *options, exit_code, [options] { return run_check(*options); });

@@ -11,10 +11,12 @@
 #include <cstring>
 #include <limits>
 
+#include "core/ascii.hpp"
+#include "core/nearest.hpp"
 #include "core/thread_variable.hpp"
-#include "nearest.hpp"
 #include "progress.hpp"
 #include "select/select.hpp"
+#include "terminal.hpp"
 
 namespace fewbit::cli {
 
@@ -31,7 +33,7 @@ void add_threads_option(CLI::App& command, CommonOptions& options) {
 
 void add_activation_dtype_option(CLI::App& command, std::string& name) {
   command.add_option("--activation-dtype", name, "bf16 (default), or f32 for exact comparison")
-      ->check(CLI::IsMember({"bf16", "f32"}));
+      ->transform(one_of({"bf16", "f32"}));
 }
 
 std::vector<std::string> backend_names(std::initializer_list<Engine> engines) {
@@ -46,8 +48,12 @@ std::vector<std::string> backend_names(std::initializer_list<Engine> engines) {
 
 CLI::Validator backend_name(std::vector<std::string> names) {
   return CLI::Validator(
-      [names = std::move(names)](const std::string& text) -> std::string {
-        if (std::ranges::find(names, text) != names.end()) return "";
+      [names = std::move(names)](std::string& text) -> std::string {
+        if (const std::string name = lower_ascii(text);
+            std::ranges::find(names, name) != names.end()) {
+          text = name;
+          return "";
+        }
         const std::string near = did_you_mean(text, names);
         if (!near.empty()) return "no backend '" + text + "'" + near;
         return fmt::format(
@@ -60,12 +66,18 @@ CLI::Validator backend_name(std::vector<std::string> names) {
 
 void add_backend_option(CLI::App& command, std::string& name) {
   std::vector<std::string> names = backend_names({Engine::fewbit});
-  command.add_option("--backend", name, "Force the experts' backend: used or refused")
-      ->check(backend_name(std::move(names)));
+  command
+      .add_option("--backend", name,
+                  "Force the experts' backend (`fewbit backends` lists them): used or refused")
+      ->transform(backend_name(std::move(names)));
 }
 
 void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 void write_err(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+void write_page(std::string_view text) {
+  const int columns = output_columns();
+  write_out(columns > 0 ? wrapped_page(text, columns) : text);
+}
 bool output_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
 void print_json(const Json& json) { write_out(printable_json(json.dump(2)) + "\n"); }
@@ -113,6 +125,19 @@ Error as_usage(const Error& error, const char* option) {
   return Error{ErrorCode::invalid_argument, error.message(), option};
 }
 
+// The library speaks of fields, people of options.
+static Error told_by_options(Error error) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"allow_erased takes it", "--allow-erased takes it"},
+      {"(restart drops it)", "(--restart drops it)"},
+  };
+  for (const auto& [field, option] : words) {
+    const std::size_t at = error.what.find(field);
+    if (at != std::string::npos) error.what.replace(at, field.size(), option);
+  }
+  return error;
+}
+
 // What a wrong variable asks for is not done, whether the command needs it or not.
 static Result<void> check_environment() {
   FEWBIT_TRY(detect_cpu());
@@ -129,16 +154,17 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
       return;
     }
     std::fflush(stdout);
-    if (result.error().code == ErrorCode::cancelled) {
+    const Error error = told_by_options(result.error());
+    if (error.code == ErrorCode::cancelled) {
       exit_code = exit_stopped;
-      print_error(told_by_signal(result.error()), options.json);
+      print_error(told_by_signal(error), options.json);
       return;
     }
-    if (is_usage_error(result.error())) {
-      exit_code = usage_error(result.error(), options.json);
+    if (is_usage_error(error)) {
+      exit_code = usage_error(error, options.json);
       return;
     }
-    print_error(result.error(), options.json);
+    print_error(error, options.json);
     exit_code = exit_failure;
   });
 }
@@ -176,6 +202,21 @@ CLI::Validator number_between(double low, double high) {
         return value >= low && value <= high ? "" : text + " is not " + range;
       },
       range);
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  const std::string known = fmt::format("{}", fmt::join(words, ", "));
+  CLI::Validator validator(
+      [words = std::move(words), known](std::string& text) -> std::string {
+        const std::string word = lower_ascii(text);
+        if (std::ranges::find(words, word) == words.end()) {
+          return fmt::format("'{}' is none of {}{}", text, known, did_you_mean(text, words));
+        }
+        text = word;
+        return "";
+      },
+      fmt::format("{{{}}}", known));
+  return validator;
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {

@@ -40,6 +40,8 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
 // Text for stdout and stderr. Nothing throws when a stream can't be written: output_failed() tells.
 void write_out(std::string_view text);
 void write_err(std::string_view text);
+// As write_out, with lines that fit the terminal.
+void write_page(std::string_view text);
 // Every text among the arguments reaches the terminal as printable_line(), Lines as printable().
 template <class T>
 auto shown(const T& value) {
@@ -56,7 +58,7 @@ using Shown = decltype(shown(std::declval<const T&>()));
 template <class... Args>
 void print_out(fmt::format_string<Shown<Args>...> format, const Args&... args) {
   const auto print = [&](const auto&... texts) {
-    write_out(fmt::vformat(format, fmt::make_format_args(texts...)));
+    write_page(fmt::vformat(format, fmt::make_format_args(texts...)));
   };
   print(shown(args)...);
 }
@@ -91,6 +93,8 @@ extern const CLI::Validator not_empty;
 // A number of [low, high]; unlike CLI::Range they tell text from numbers out of range, and refuse
 // NaN.
 CLI::Validator number_between(double low, double high);
+// One of some words, in any case.
+CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 std::vector<std::string> backend_names(std::initializer_list<Engine> engines);
 // One of them; its error names the nearest one, not all.

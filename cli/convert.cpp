@@ -88,12 +88,12 @@ void add_convert(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", options->output, "New directory")->required();
   command->add_option("--to", options->target, "bf16, f16 or f32")
       ->required()
-      ->check(CLI::IsMember({"bf16", "f16", "f32"}));
+      ->transform(one_of({"bf16", "f16", "f32"}));
   command
       ->add_option("--all-ones-zeros", options->all_ones_zeros,
                    "GPTQ zero points stored as -1: wrap to 0, as packers mean them, or above: "
                    "2^bits, as some kernels read them")
-      ->check(CLI::IsMember({"wrap", "above"}));
+      ->transform(one_of({"wrap", "above"}));
   command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
       ->check(whole_number(1, 1'000'000));
   add_threads_option(*command, *options);

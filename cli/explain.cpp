@@ -158,7 +158,8 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_option("DIR", options->path, "Checkpoint directory, index or file")
       ->check(not_empty);
   command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
-      ->check(whole_number(0, 1 << 20));
+      ->check(whole_number(0, 1 << 20))
+      ->default_str("");
   add_device_option(*command, options->device);
   add_spread_options(*command, options->spread);
   add_problem_options(*command, options->problem);

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "command.hpp"
 #include "core/counted.hpp"
+#include "core/nearest.hpp"
 #include "inventory.hpp"
+#include "module_page.hpp"
 #include "prepared_page.hpp"
 #include "scheme/module_match.hpp"
 #include "scheme/name_parts.hpp"
@@ -20,55 +23,8 @@ namespace {
 struct Options : CommonOptions {
   std::string path;
   std::string name;
+  std::int64_t expert = -1;
 };
-
-Json module_json(const Checkpoint& checkpoint, const Module& module) {
-  Json parts{Json::Array{}};
-  for (const Module::Part& part : module.parts) {
-    const TensorInfo* info = checkpoint.find(part.tensor);
-    if (info == nullptr) continue;
-    Json entry;
-    entry.set("tensor", part.tensor);
-    entry.set("dtype", stored_type_name(*info));
-    Json shape{Json::Array{}};
-    for (const std::int64_t d : shape_in_elements(*info)) shape.push_back(d);
-    entry.set("shape", shape);
-    entry.set("bytes", info->bytes);
-    parts.push_back(entry);
-  }
-  Json out;
-  out.set("name", module.name);
-  out.set("role", role_name(module.role));
-  out.set("layer", module.layer);
-  out.set("expert", module.expert);
-  out.set("n", module.n);
-  out.set("k", module.k);
-  out.set("producer", producer_name(module.scheme.producer));
-  out.set("scheme", scheme_text(module.scheme));
-  out.set("unreadable", module.unreadable);
-  out.set("evidence", module.evidence);
-  out.set("tensors", parts);
-  return out;
-}
-
-void print_module(const Checkpoint& checkpoint, const Module& module) {
-  Table table({Align::left, Align::left});
-  table.add({"module", module.name});
-  table.add(
-      {"role", fmt::format("{}{}{}", role_name(module.role),
-                           module.layer >= 0 ? fmt::format(", layer {}", module.layer) : "",
-                           module.expert >= 0 ? fmt::format(", expert {}", module.expert) : "")});
-  table.add({"scheme", module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable});
-  table.add({"evidence", module.evidence});
-  for (const Module::Part& part : module.parts) {
-    const TensorInfo* info = checkpoint.find(part.tensor);
-    if (info == nullptr) continue;
-    table.add(
-        {part.suffix, fmt::format("{} {}  {}", stored_type_name(*info),
-                                  shape_text(shape_in_elements(*info)), bytes_text(info->bytes))});
-  }
-  print_out("{}", Lines{table.text(0)});
-}
 
 // Numbers in a name count as numbers: expert 2 before expert 10.
 bool reads_before(std::string_view a, std::string_view b) {
@@ -113,10 +69,55 @@ bool is_asked(const Module& module, const std::string& asked) {
          });
 }
 
-std::vector<const Module*> asked_modules(const Identified& identified, const std::string& asked) {
+// Of one expert: its own modules and those that hold all experts.
+std::vector<const Module*> asked_modules(const Identified& identified, const Options& options) {
   std::vector<const Module*> modules = in_reading_order(identified);
-  std::erase_if(modules, [&](const Module* module) { return !is_asked(*module, asked); });
+  std::erase_if(modules, [&](const Module* module) {
+    const bool of_it = options.expert < 0 || module->expert == options.expert ||
+                       (module->expert == -2 && options.expert < module->experts);
+    return !of_it || !(options.name.empty() || is_asked(*module, options.name));
+  });
   return modules;
+}
+
+// The module that a tensor belongs to.
+const Module* module_of(const Identified& identified, const std::string& tensor) {
+  for (const Module& module : identified.modules) {
+    const auto is_it = [&](const Module::Part& part) { return part.tensor == tensor; };
+    if (std::ranges::any_of(module.parts, is_it)) return &module;
+  }
+  return nullptr;
+}
+
+// Names that a mistyped one may have meant: tensors, modules, and their beginnings or, of a
+// pattern, what stands before its first wildcard, as deep as that is.
+std::string meant_text(const Checkpoint& checkpoint, const Identified& identified,
+                       const std::string& asked) {
+  constexpr std::size_t most = 3;
+  const std::size_t wildcard = asked.find_first_of("*?[");
+  std::string word = asked.substr(0, wildcard);
+  if (wildcard != std::string::npos) word = word.substr(0, word.rfind('.'));
+  if (word.ends_with('.')) word.pop_back();
+  const auto depth = std::ranges::count(word, '.');
+  std::set<std::string> names;
+  const auto add = [&](const std::string& name, bool whole) {
+    std::size_t end = 0;
+    for (std::ptrdiff_t dots = 0; end != std::string::npos && dots <= depth; ++dots) {
+      end = name.find('.', end + (dots > 0 ? 1 : 0));
+    }
+    if (end != std::string::npos) names.insert(name.substr(0, end));
+    if (whole) names.insert(name);
+  };
+  for (const Module& module : identified.modules) add(module.name, wildcard == std::string::npos);
+  if (wildcard == std::string::npos) {
+    for (const TensorInfo& tensor : checkpoint.tensors()) names.insert(tensor.name);
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  std::string text;
+  for (const std::string& near : nearest_names(word, known, most)) {
+    text += (text.empty() ? "; did you mean '" : " or '") + near + asked.substr(word.size()) + "'";
+  }
+  return text.empty() ? ";" : text + "?";
 }
 
 Result<int> show_modules(const Options& options, const Checkpoint& checkpoint,
@@ -133,9 +134,7 @@ Result<int> show_modules(const Options& options, const Checkpoint& checkpoint,
   table.add({"module", "role", "[n, k]", "scheme", "bytes"});
   for (const Module* listed : listed_modules) {
     const Module& module = *listed;
-    const std::string shape =
-        module.k > 0 ? fmt::format("[{}, {}]", module.n, module.k) : fmt::format("[{}]", module.n);
-    table.add({module.name, role_name(module.role), shape,
+    table.add({module.name, role_name(module.role), module_shape_text(module),
                module.unreadable.empty() ? scheme_text(module.scheme) : module.unreadable,
                bytes_text(module_bytes(checkpoint, module))});
   }
@@ -154,34 +153,30 @@ Result<int> show_module(const Options& options, const Checkpoint& checkpoint,
 }
 
 void print_stats(const TensorInfo& info, const TensorStats& stats) {
-  print_out("{}  {} {}  {}\n", info.name, stored_type_name(info),
-            shape_text(shape_in_elements(info)), bytes_text(info.bytes));
-  if (stats.finite == 0) {
-    print_out("no finite value\n");
-  } else {
-    print_out("min {:g}  max {:g}  mean {:g}  rms {:g}\n", stats.min, stats.max, stats.mean,
-              stats.rms);
-  }
-  print_out("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements, stats.zero,
-            stats.negative, stats.nan, stats.infinite);
-  if (stats.finite > stats.zero) print_out("magnitudes\n{}", Lines{histogram_text(stats)});
+  print_out("{}  {} {}  {}\n{}", info.name, stored_type_name(info),
+            shape_text(shape_in_elements(info)), bytes_text(info.bytes), Lines{stats_text(stats)});
 }
 
-// What a tensor is in its file.
-void set_stored(Json& out, const TensorInfo& info) {
+// What a tensor is in its file, and to what it belongs.
+void set_stored(Json& out, const Identified& identified, const TensorInfo& info) {
   Json shape{Json::Array{}};
   for (const std::int64_t size : shape_in_elements(info)) shape.push_back(size);
   out.set("tensor", info.name);
   out.set("dtype", stored_type_name(info));
   out.set("shape", shape);
   out.set("bytes", info.bytes);
+  const Module* module = module_of(identified, info.name);
+  if (module == nullptr) return;
+  out.set("module", module->name);
+  if (module->experts > 0) out.set("experts", module->experts);
 }
 
 // Packed codes and integers have no values of their own.
-Result<int> show_codes(const Options& options, const TensorInfo& info) {
+Result<int> show_codes(const Options& options, const Identified& identified,
+                       const TensorInfo& info) {
   if (options.json) {
     Json out;
-    set_stored(out, info);
+    set_stored(out, identified, info);
     print_json(out);
   } else {
     print_out("{}  {} {}  {}\npacked codes or integers: no statistics of values\n", info.name,
@@ -205,22 +200,21 @@ DType meaning(const Identified& identified, const TensorInfo& info) {
 
 // The quantized module whose codes a tensor holds; nullptr for scales and plain tensors.
 const Module* module_of_codes(const Identified& identified, const TensorInfo& info) {
-  for (const Module& module : identified.modules) {
-    for (const Module::Part& part : module.parts) {
-      if (part.tensor != info.name) continue;
-      const bool codes = module.scheme.quantized() && is_weight_suffix(part.suffix);
-      return codes && module.unreadable.empty() ? &module : nullptr;
-    }
+  const Module* module = module_of(identified, info.name);
+  if (module == nullptr || !module->scheme.quantized() || !module->unreadable.empty())
+    return nullptr;
+  for (const Module::Part& part : module->parts) {
+    if (part.tensor == info.name) return is_weight_suffix(part.suffix) ? module : nullptr;
   }
   return nullptr;
 }
 
 // Codes mean nothing without their scales: statistics of the weights that they stand for.
-Result<int> show_decoded(const Options& options, const TensorInfo& info, const Module& module,
-                         const TensorStats& stats) {
+Result<int> show_decoded(const Options& options, const Identified& identified,
+                         const TensorInfo& info, const Module& module, const TensorStats& stats) {
   if (options.json) {
     Json out = stats_json(stats);
-    set_stored(out, info);
+    set_stored(out, identified, info);
     out.set("decoded", true);
     out.set("scheme", scheme_text(module.scheme));
     print_json(out);
@@ -239,16 +233,17 @@ Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
                         const Identified& identified, const TensorInfo& info) {
   if (const Module* module = module_of_codes(identified, info)) {
     const auto decoded = decoded_stats(checkpoint, *module);
-    if (decoded) return show_decoded(options, info, *module, *decoded);
+    if (decoded) return show_decoded(options, identified, info, *module, *decoded);
   }
   TensorView view = checkpoint.tensor(info).view;
   view.dtype = meaning(identified, info);
   auto stats = tensor_stats(view, info.blocks);
-  if (!stats && stats.error().code == ErrorCode::unsupported) return show_codes(options, info);
+  if (!stats && stats.error().code == ErrorCode::unsupported)
+    return show_codes(options, identified, info);
   if (!stats) return Error{stats.error().code, stats.error().what, info.name};
   if (options.json) {
     Json out = stats_json(*stats);
-    set_stored(out, info);
+    set_stored(out, identified, info);
     if (view.dtype != info.dtype) out.set("read_as", dtype_name(view.dtype));
     print_json(out);
   } else {
@@ -258,36 +253,60 @@ Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
   return exit_fine;
 }
 
+Error unknown_name(const Options& options, const Checkpoint& checkpoint,
+                   const Identified& identified) {
+  const std::string meant = meant_text(checkpoint, identified, options.name);
+  const std::string of = options.expert >= 0 ? fmt::format(" of expert {}", options.expert) : "";
+  return Error{
+      ErrorCode::not_found,
+      fmt::format("no tensor or module '{}'{} among {}{} `fewbit inspect {}` lists them, and "
+                  "a beginning or a pattern such as 'model.layers.0.*' some",
+                  options.name, of, counted(checkpoint.tensors().size(), "tensor"), meant,
+                  options.path),
+      "NAME"};
+}
+
+// What the name stands for: a tensor, a module, or several of them.
+Result<int> show_named(const Options& options, const Checkpoint& checkpoint,
+                       const Identified& identified) {
+  const TensorInfo* info = checkpoint.find(options.name);
+  const Module* module = identified.find(options.name);
+  if (options.expert >= 0 && (info != nullptr || module != nullptr)) {
+    if (module == nullptr) module = module_of(identified, options.name);
+    if (module != nullptr) return show_expert(checkpoint, *module, options.expert, options.json);
+  }
+  if (info != nullptr) {
+    // Experts in one tensor often have its name for their own.
+    if (module != nullptr && !options.json) {
+      print_module(checkpoint, *module);
+      print_out("\n");
+    }
+    return show_tensor(options, checkpoint, identified, *info);
+  }
+  if (module != nullptr) return show_module(options, checkpoint, *module);
+  const std::vector<const Module*> asked = asked_modules(identified, options);
+  if (asked.empty()) return unknown_name(options, checkpoint, identified);
+  FEWBIT_TRY(const int code, show_modules(options, checkpoint, asked));
+  if (!options.json) {
+    print_out("\n{} for '{}'; the whole name of one shows its tensors\n",
+              counted(asked.size(), "module"), options.name);
+  }
+  return code;
+}
+
 Result<int> run_inspect(const Options& options) {
   if (options.name.empty() && is_prepared(options.path)) {
     return inspect_prepared(options.path, options);
   }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
-  if (options.name.empty()) {
-    return show_modules(options, checkpoint, in_reading_order(identified));
+  if (!options.name.empty()) return show_named(options, checkpoint, identified);
+  const std::vector<const Module*> modules = asked_modules(identified, options);
+  if (modules.empty() && options.expert >= 0) {
+    return Error{ErrorCode::not_found, fmt::format("no module of expert {}", options.expert),
+                 "--expert"};
   }
-  if (const TensorInfo* info = checkpoint.find(options.name)) {
-    return show_tensor(options, checkpoint, identified, *info);
-  }
-  if (const Module* module = identified.find(options.name)) {
-    return show_module(options, checkpoint, *module);
-  }
-  const std::vector<const Module*> asked = asked_modules(identified, options.name);
-  if (!asked.empty()) {
-    FEWBIT_TRY(const int code, show_modules(options, checkpoint, asked));
-    if (!options.json) {
-      print_out("\n{} for '{}'; the whole name of one shows its tensors\n",
-                counted(asked.size(), "module"), options.name);
-    }
-    return code;
-  }
-  return Error{
-      ErrorCode::not_found,
-      fmt::format("no tensor or module '{}' among {}; `fewbit inspect {}` lists them, and "
-                  "a beginning or a pattern such as 'model.layers.0.*' some",
-                  options.name, counted(checkpoint.tensors().size(), "tensor"), options.path),
-      "NAME"};
+  return show_modules(options, checkpoint, modules);
 }
 
 }  // namespace
@@ -304,12 +323,19 @@ void add_inspect(CLI::App& app, int& exit_code) {
                    "A tensor (statistics), a module (its tensors), a beginning or a pattern "
                    "(the modules it names)")
       ->check(not_empty);
+  command
+      ->add_option("--expert", options->expert,
+                   "One expert: of experts in one tensor its weights and scales with histograms; "
+                   "without such a NAME the modules that hold it")
+      ->check(whole_number(0, 1 << 20))
+      ->default_str("");
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit inspect models/tiny-moe\n"
       "  fewbit inspect models/tiny-moe 'model.layers.0.*'\n"
       "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj\n"
-      "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj.weight_scale");
+      "  fewbit inspect models/tiny-moe model.layers.0.mlp.experts.3.up_proj.weight_scale\n"
+      "  fewbit inspect gpt-oss-20b model.layers.0.mlp.experts.gate_up_proj --expert 3");
   set_body(*command, *options, exit_code, [options] { return run_inspect(*options); });
 }
 

@@ -95,6 +95,17 @@ Json inventory_json(const Inventory& inventory) {
   return rows;
 }
 
+std::string inventory_text(const Inventory& inventory) {
+  Table table({Align::left, Align::right, Align::left, Align::right, Align::right});
+  table.add({"role", "modules", "scheme", "bytes", "share"});
+  const auto all = static_cast<double>(std::max<std::uint64_t>(inventory.total_bytes, 1));
+  for (const InventoryRow& row : inventory.rows) {
+    table.add({row.role, std::to_string(row.modules), row.scheme, bytes_text(row.bytes),
+               fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) / all)});
+  }
+  return table.text();
+}
+
 std::string scheme_totals_text(const Inventory& inventory) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::right});
   table.add({"scheme", "tensors", "parameters", "bytes", "bits a weight"});

@@ -39,6 +39,8 @@ struct Inventory {
 
 Inventory take_inventory(const Checkpoint& checkpoint, const Identified& identified);
 Json inventory_json(const Inventory& inventory);
+// A line a role and scheme.
+std::string inventory_text(const Inventory& inventory);
 // A line a scheme, and one of all.
 std::string scheme_totals_text(const Inventory& inventory);
 Json scheme_totals_json(const Inventory& inventory);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layer_problem.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "canonical/gguf_exact.hpp"
 #include "scheme/layer_config.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/part_of_model.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -111,7 +115,10 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
     if (problem) known.emplace(kind, *problem);
     out.emplace(layer, std::move(problem));
   }
-  for (int i = 0; i < static_cast<int>(config.moe_layer.size()); ++i) {
+  // The rest of a part's layers is elsewhere.
+  const int known_layers =
+      is_part_of_model(checkpoint) ? 0 : static_cast<int>(config.moe_layer.size());
+  for (int i = 0; i < known_layers; ++i) {
     if (!is_moe(config, static_cast<std::size_t>(i)) || out.contains(i)) continue;
     out.emplace(i, problem_of(checkpoint, {}, config, i, activation_dtype));
   }
@@ -121,8 +128,14 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
 Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLayers& layers,
                                      const ModelConfig& config) {
   LayerProblem out;
+  const bool part = is_part_of_model(checkpoint);
+  std::optional<Error> cut;  // of a layer that goes on in another shard
   for (const auto& [layer, made] : layers) {
     if (!is_moe(config, static_cast<std::size_t>(layer))) continue;
+    if (!made && part) {
+      if (!cut) cut = made.error();
+      continue;
+    }
     FEWBIT_TRY(const MoeProblem problem, made);
     if (out.moe_layers++ == 0) {
       out.layer = layer;
@@ -131,6 +144,13 @@ Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLaye
     } else if (similar(out.problem, problem)) {
       ++out.similar_layers;
     }
+  }
+  if (out.moe_layers == 0 && cut) return *cut;
+  if (out.moe_layers == 0 && part && config.num_experts > 1) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("this part of the model holds none of its routed experts, {} a layer",
+                             config.num_experts),
+                 checkpoint.directory().string()};
   }
   if (out.moe_layers == 0) {
     return Error{ErrorCode::unsupported,

@@ -33,8 +33,9 @@ Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identif
 // All of them.
 MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& identified,
                              const ModelConfig& config, DType activation_dtype);
-// The first MoE layer of the model itself and how many are like it. Errors: unsupported when there
-// is none; any of those layers' own.
+// The first MoE layer of the model itself and how many are like it; of a part of a model (one
+// shard) the first that is whole there. Errors: unsupported when there is none; any of those
+// layers' own.
 Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLayers& layers,
                                      const ModelConfig& config);
 // Whether plain weights would be run where these are not: a CPU and nothing but the scheme against

@@ -16,7 +16,9 @@ std::string backend_of(const Model& model) {
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelCommandOptions& options) {
-  command.add_option("MODEL", options.path, "Checkpoint directory with config and tokenizer")
+  command
+      .add_option("MODEL", options.path,
+                  "Checkpoint directory with config and tokenizer, or a prepared one")
       ->required()
       ->check(not_empty);
   add_activation_dtype_option(command, options.activation_dtype);

@@ -31,6 +31,12 @@ double gigabytes_a_second(std::uint64_t bytes, double seconds) {
   return seconds > 0 ? static_cast<double>(bytes) * 1e-9 / seconds : 0;
 }
 
+std::string rate_text(const PrepareReport& report) {
+  if (report.packed_source_bytes == 0) return "nothing was left to pack";
+  return fmt::format("packed at {:.2f} GB/s",
+                     gigabytes_a_second(report.packed_source_bytes, report.packing_seconds));
+}
+
 void print_report(const Options& options, const PrepareReport& report) {
   print_out("wrote {}\n  {} of {} for {} ({})\n", options.output, counted(report.experts, "expert"),
             counted(report.layers, "layer"), report.backend, report.layout);
@@ -42,9 +48,8 @@ void print_report(const Options& options, const PrepareReport& report) {
     print_out("  rank {} of {} (tensor {}, expert {})\n", split.rank,
               split.tensor_ranks * split.expert_ranks, split.tensor_ranks, split.expert_ranks);
   }
-  print_out("  {} -> {}, packed at {:.2f} GB/s, {:.1f} s with flushing\n",
-            bytes_text(report.source_bytes), bytes_text(report.output_bytes),
-            gigabytes_a_second(report.packed_source_bytes, report.packing_seconds), report.seconds);
+  print_out("  {} -> {}, {}, {:.1f} s with flushing\n", bytes_text(report.source_bytes),
+            bytes_text(report.output_bytes), rate_text(report), report.seconds);
   if (!report.verified) return;
   print_out("  verified: hashes of {}, {} against the source\n",
             counted(report.verified->files, "file"), counted(report.verified->experts, "expert"));
@@ -65,7 +70,10 @@ Json report_json(const Options& options, const PrepareReport& report) {
   out.set("output_bytes", report.output_bytes);
   out.set("packed_source_bytes", report.packed_source_bytes);
   out.set("packing_seconds", report.packing_seconds);
-  out.set("gb_per_second", gigabytes_a_second(report.packed_source_bytes, report.packing_seconds));
+  out.set("gb_per_second",
+          report.packed_source_bytes == 0
+              ? Json(nullptr)
+              : Json(gigabytes_a_second(report.packed_source_bytes, report.packing_seconds)));
   out.set("seconds", report.seconds);
   out.set("peak_rss_bytes", peak_rss_bytes());
   if (!report.verified) return out;

@@ -51,6 +51,14 @@ std::string reader_text(const PreparedModel& model, const std::string& device_te
   return fmt::format("{} refuses it: {}", whose, refusals_text(refusals));
 }
 
+// The second half of the verdict.
+std::string verdict_text(const PreparedModel& model, const std::string& device) {
+  const Backend& backend = *find_backend(model.manifest().layers.front().backend);
+  if (backend.runs_here()) return reader_text(model, device);
+  return fmt::format("prepared for {} of {}, which fewbit itself does not run", backend.name,
+                     engine_name(backend.engine));
+}
+
 std::string place_text(const std::string& device) { return device == "cpu" ? "here" : device; }
 
 Json page_json(const PreparedModel& model, const std::string& device) {
@@ -129,7 +137,7 @@ Result<int> check_prepared(const PreparedCheck& check) {
         "source's\n",
         counted(verified->experts, "expert"));
   }
-  print_out("result: fine\n");
+  print_out("result: fine; {}\n", verdict_text(model, check.device));
   return exit_fine;
 }
 

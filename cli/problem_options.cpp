@@ -112,8 +112,10 @@ void add_spread_options(CLI::App& command, SpreadOptions& options) {
 void add_any_backend_option(CLI::App& command, std::string& name) {
   std::vector<std::string> names =
       backend_names({Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer});
-  command.add_option("--backend", name, "Force the experts' backend: used or refused")
-      ->check(backend_name(std::move(names)));
+  command
+      .add_option("--backend", name,
+                  "Force the experts' backend (`fewbit backends` lists them): used or refused")
+      ->transform(backend_name(std::move(names)));
 }
 
 void add_problem_options(CLI::App& command, ProblemOptions& options) {
@@ -124,6 +126,7 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
 }
 
 std::string problem_names_text() {
+  constexpr std::string_view made_up = "odd-";
   const auto problems = parse_problems(named_problems, "built-in problems");
   if (!problems) return "";
   std::string text = "Layers for --problem, MODEL/SCHEME (without SCHEME the first):";
@@ -131,6 +134,9 @@ std::string problem_names_text() {
   for (const NamedProblem& problem : *problems) {
     const std::string model = problem.name.substr(0, problem.name.find('/'));
     const std::string scheme = problem.name.substr(model.size() + 1);
+    if (model.starts_with(made_up) && !last.starts_with(made_up)) {
+      text += "\nMade-up layers, of sizes and kinds that few models have:";
+    }
     text += model == last ? ", " + scheme : fmt::format("\n  {}: {}", model, scheme);
     last = model;
   }

@@ -24,14 +24,19 @@ struct Options : CommonOptions {
 void print_report(const Options& options, const QuantizeReport& report) {
   print_out(
       "wrote {}\n  {} quantized to {}, {} kept\n  {} -> {} ({:.2f}x smaller)\n"
-      "  relative weight error {:.4f} (Frobenius, over the quantized matrices)\n",
+      "  relative error of all quantized weights w together, ||w - q(w)|| / ||w||: {:.4f}\n",
       options.output, counted(report.quantized_tensors, "matrix", "matrices"),
       options.quantize.scheme, counted(report.kept_tensors, "tensor"),
       bytes_text(report.source_bytes), bytes_text(report.output_bytes),
       static_cast<double>(report.source_bytes) / static_cast<double>(report.output_bytes),
       report.relative_error);
-  fmt::print("  worst matrix {}: mean error of a block {:.4f}, {:.1f} % of its blocks erased\n",
-             report.worst.name, report.worst.block_error, 100.0 * report.worst.erased_share);
+  if (!report.worst.name.empty()) {
+    print_out(
+        "  worst matrix by mean block error: {}\n"
+        "    mean of ||b - q(b)|| / ||b|| over its blocks b of 16 weights that are not all zero: "
+        "{:.4f}; {:.1f} % of these became zero\n",
+        report.worst.name, report.worst.block_error, 100.0 * report.worst.erased_share);
+  }
   if (report.erased_blocks > 0 || report.clamped_scales > 0) {
     print_out("  became zero: {} of small weights; clamped: {}\n",
               counted(report.erased_blocks, "block"),
@@ -47,13 +52,13 @@ Json report_json(const Options& options, const QuantizeReport& report) {
   out.set("kept_tensors", report.kept_tensors);
   out.set("source_bytes", report.source_bytes);
   out.set("output_bytes", report.output_bytes);
-  out.set("relative_error", report.relative_error);
+  out.set("relative_error_all_weights", report.relative_error);
   out.set("erased_blocks", report.erased_blocks);
   out.set("clamped_scales", report.clamped_scales);
   Json worst;
   worst.set("name", report.worst.name);
-  worst.set("block_error", report.worst.block_error);
-  worst.set("erased_share", report.worst.erased_share);
+  worst.set("mean_block_relative_error", report.worst.block_error);
+  worst.set("erased_block_fraction", report.worst.erased_share);
   out.set("worst_matrix", worst);
   return out;
 }
@@ -86,7 +91,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
       ->check(not_empty);
   command->add_option("-o,--output", options->output, "New directory")->required();
   command->add_option("--scheme", options->quantize.scheme, "Target scheme: nvfp4")
-      ->check(CLI::IsMember({"nvfp4"}));
+      ->transform(one_of({"nvfp4"}));
   command->add_flag("--attention", options->quantize.attention,
                     "Quantize the q/k/v/o projections too");
   command->add_flag("--allow-erased", options->quantize.allow_erased,
@@ -99,6 +104,15 @@ void add_quantize(CLI::App& app, int& exit_code) {
       "Router, norms, embedding and head stay 16-bit; activations too (quant_algo W4A16_NVFP4).\n"
       "Gate and up of an expert, and q, k and v, share one global scale, as engines fuse them.\n"
       "The output appears when it is complete.\n"
+      "Two errors are reported, both fractions without a unit, of weights w and what is read back, "
+      "q(w):\n"
+      "  relative error of all weights: sqrt(sum (w - q(w))^2) / sqrt(sum w^2) over every "
+      "quantized "
+      "weight;\n"
+      "  mean block error of a matrix: the same quotient within each block of 16 weights, then the "
+      "mean over\n"
+      "  its blocks that are not all zero. One huge weight hides what it did to the others in the "
+      "first, not here.\n"
       "Example:\n  fewbit quantize Qwen3-30B-A3B -o Qwen3-30B-A3B-NVFP4");
   set_body(*command, *options, exit_code, [options] { return run_quantize(*options); });
 }

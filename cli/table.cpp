@@ -2,13 +2,12 @@
 #include "table.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "printable.hpp"
+#include "terminal.hpp"
 
 namespace fewbit::cli {
 
@@ -35,19 +34,12 @@ void Table::add(std::vector<std::string> cells) {
 
 namespace {
 
-// Of stdout; 0 when it is no terminal.
-int terminal_columns() {
-  winsize size{};
-  const bool known = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-  return known ? size.ws_col : 0;
-}
-
 // Where to end a line of at most `width` bytes: behind a blank, else anywhere but inside a
 // character.
 std::size_t line_end(std::string_view text, std::size_t width) {
   if (text.size() <= width) return text.size();
   const std::size_t blank = text.rfind(' ', width);
-  if (blank != std::string_view::npos && blank > width / 2) return blank;
+  if (blank != std::string_view::npos && blank > 0) return blank;
   while (width > 1 && (static_cast<unsigned char>(text[width]) & 0xC0U) == 0x80U) --width;
   return width;
 }
@@ -65,7 +57,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
 
 }  // namespace
 
-std::string Table::text(int indent) const { return text(indent, terminal_columns()); }
+std::string Table::text(int indent) const { return text(indent, output_columns()); }
 
 std::string Table::text(int indent, int line_columns) const {
   std::vector<std::size_t> width(columns_.size(), 0);

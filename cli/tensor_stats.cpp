@@ -12,7 +12,6 @@
 #include "canonical/gguf_blocks.hpp"
 #include "checkpoint/gguf_types.hpp"
 #include "core/convert.hpp"
-#include "fewbit/quantized.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -104,20 +103,31 @@ TensorStats f64_stats(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+static Result<void> add_matrix(const QuantizedTensor& matrix, StatsSum& sum) {
+  std::vector<float> values;
+  const auto chunk = static_cast<std::int64_t>(chunk_elements);
+  const std::int64_t rows = std::clamp<std::int64_t>(chunk / matrix.k, 1, matrix.n);
+  for (std::int64_t row = 0; row < matrix.n; row += rows) {
+    const std::int64_t count = std::min(rows, matrix.n - row);
+    values.resize(static_cast<std::size_t>(count * matrix.k));
+    FEWBIT_TRY(dequantize_rows(matrix, row, values));
+    sum.add(std::span<const float>(values));
+  }
+  return {};
+}
+
+Result<TensorStats> matrix_stats(const QuantizedTensor& matrix) {
+  StatsSum sum;
+  FEWBIT_TRY(add_matrix(matrix, sum));
+  return sum.finish();
+}
+
 Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& module) {
   StatsSum sum;
   const bool fused = module.experts > 0;
-  std::vector<float> values;
   for (std::int64_t e = 0; e < std::max<std::int64_t>(module.experts, 1); ++e) {
     FEWBIT_TRY(const QuantizedTensor matrix, canonicalize(checkpoint, module, fused ? e : -1));
-    const auto chunk = static_cast<std::int64_t>(chunk_elements);
-    const std::int64_t rows = std::clamp<std::int64_t>(chunk / matrix.k, 1, matrix.n);
-    for (std::int64_t row = 0; row < matrix.n; row += rows) {
-      const std::int64_t count = std::min(rows, matrix.n - row);
-      values.resize(static_cast<std::size_t>(count * matrix.k));
-      FEWBIT_TRY(dequantize_rows(matrix, row, values));
-      sum.add(std::span<const float>(values));
-    }
+    FEWBIT_TRY(add_matrix(matrix, sum));
   }
   return sum.finish();
 }
@@ -163,6 +173,16 @@ Json stats_json(const TensorStats& stats) {
   out.set("rms", number(stats.rms));
   out.set("histogram_log2", histogram);
   return out;
+}
+
+std::string stats_text(const TensorStats& stats) {
+  std::string text = stats.finite == 0 ? "no finite value\n"
+                                       : fmt::format("min {:g}  max {:g}  mean {:g}  rms {:g}\n",
+                                                     stats.min, stats.max, stats.mean, stats.rms);
+  text += fmt::format("{} elements: {} zero, {} negative, {} NaN, {} infinite\n", stats.elements,
+                      stats.zero, stats.negative, stats.nan, stats.infinite);
+  if (stats.finite > stats.zero) text += "magnitudes\n" + histogram_text(stats);
+  return text;
 }
 
 std::string histogram_text(const TensorStats& stats) {

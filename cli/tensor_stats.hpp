@@ -10,6 +10,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/checkpoint.hpp"
+#include "fewbit/quantized.hpp"
 #include "fewbit/scheme.hpp"
 
 namespace fewbit::cli {
@@ -47,6 +48,8 @@ class StatsSum {
   long double squares_ = 0;
 };
 
+// Of the weights of one matrix. Errors as dequantize_rows.
+Result<TensorStats> matrix_stats(const QuantizedTensor& matrix);
 // Of the weights that a quantized module stands for, all experts together. Errors as canonicalize.
 Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& module);
 
@@ -54,6 +57,8 @@ Result<TensorStats> decoded_stats(const Checkpoint& checkpoint, const Module& mo
 // GGUF blocks that can't be decoded).
 Result<TensorStats> tensor_stats(const TensorView& view, const std::optional<BlockFormat>& blocks);
 Json stats_json(const TensorStats& stats);
+// Lines: range, counts, and the histogram where there is anything to show.
+std::string stats_text(const TensorStats& stats);
 // Bars of by_exponent, one line a power of two; the smallest share one where there are very many.
 std::string histogram_text(const TensorStats& stats);
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "nearest.hpp"
+#include "core/nearest.hpp"
 
 namespace fewbit::cli {
 namespace {

@@ -58,7 +58,8 @@ struct DeviceInfo {
 // This machine, detected once; FEWBIT_ISA applied. Error: FEWBIT_ISA unknown, or above the machine.
 Result<DeviceInfo> detect_cpu();
 // "cpu" (this machine), "cpu:generic", "cpu:neon", "cpu:avx2", "cpu:avx512", "cpu:amx"; "sm_75" to
-// "sm_121" with the public figures of a card of that capability; "xpu". Error lists them.
+// "sm_121" with the public figures of a card of that capability; "xpu"; case does not count. Error
+// lists them.
 Result<DeviceInfo> describe_device(std::string_view text);
 
 enum class RouterWeightSide { output, input };
@@ -192,7 +193,8 @@ struct BackendDescription {
   std::string summary;
   bool built = false;              // this binary holds it
   bool usable = false;             // and this device can run it
-  std::string layout;              // what prepare makes
+  bool preparable = false;         // prepare writes for it
+  std::string layout;              // names of all that prepare may write; else why there are none
   Engine engine = Engine::fewbit;  // whose kernels read that
 };
 std::vector<BackendDescription> list_backends(const DeviceInfo& device,

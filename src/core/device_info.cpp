@@ -3,9 +3,11 @@
 
 #include <array>
 
+#include "core/ascii.hpp"
 #include "core/cpu_features.hpp"
 #include "core/cpu_topology.hpp"
 #include "core/environment.hpp"
+#include "core/nearest.hpp"
 #include "core/quote.hpp"
 
 namespace fewbit {
@@ -44,12 +46,20 @@ constexpr std::array<NamedGpu, 10> gpus = {{{"sm_75", 75, "T4", 40, 64, 16},
 constexpr std::uint64_t kib = 1024;
 
 // "generic, neon, …", each with a prefix.
-std::string known_names(const std::string& prefix) {
-  std::string text;
-  for (const NamedLevel& level : levels) {
-    text += (text.empty() ? "" : ", ") + prefix + level.name;
-  }
-  return text;
+std::vector<std::string> level_names(const std::string& prefix) {
+  std::vector<std::string> names;
+  for (const NamedLevel& level : levels) names.push_back(prefix + level.name);
+  return names;
+}
+
+// "unknown device "x", expected one of a, b", and which of them may be meant.
+Error unknown_name(const char* what, std::string_view name, const std::vector<std::string>& known) {
+  std::string list;
+  for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+  return Error{ErrorCode::invalid_argument,
+               std::string("unknown ") + what + " " + quote(name) + ", expected one of " + list +
+                   did_you_mean(name, known),
+               ""};
 }
 
 std::vector<std::string> built_for() {
@@ -75,10 +85,12 @@ CpuFeatures features_of_level(IsaLevel level) {
   return features;
 }
 
-std::string known_devices() {
-  std::string text = "cpu, " + known_names("cpu:");
-  for (const NamedGpu& gpu : gpus) text += std::string(", ") + gpu.name;
-  return text + ", xpu";
+std::vector<std::string> known_devices() {
+  std::vector<std::string> names = level_names("cpu:");
+  names.insert(names.begin(), "cpu");
+  for (const NamedGpu& gpu : gpus) names.emplace_back(gpu.name);
+  names.emplace_back("xpu");
+  return names;
 }
 
 DeviceInfo described_gpu(const NamedGpu& gpu) {
@@ -131,9 +143,7 @@ Result<IsaLevel> isa_from_name(std::string_view name) {
   for (const NamedLevel& named : levels) {
     if (named.name == name) return named.level;
   }
-  return Error{ErrorCode::invalid_argument,
-               "unknown instruction set " + quote(name) + ", expected one of " + known_names(""),
-               ""};
+  return unknown_name("instruction set", name, level_names(""));
 }
 
 bool has_isa(const CpuFeatures& features, IsaLevel level) {
@@ -183,13 +193,14 @@ Result<DeviceInfo> detect_cpu() {
   return device;
 }
 
-Result<DeviceInfo> describe_device(std::string_view text) {
+Result<DeviceInfo> describe_device(std::string_view asked) {
+  const std::string text = lower_ascii(asked);
   if (text == "cpu") return detect_cpu();
   constexpr std::string_view prefix = "cpu:";
   if (text.starts_with(prefix)) {
-    if (const auto level = isa_from_name(text.substr(prefix.size()))) {
+    if (const auto level = isa_from_name(std::string_view(text).substr(prefix.size()))) {
       DeviceInfo device;
-      device.name = "described " + std::string(text);
+      device.name = "described " + text;
       device.cpu = features_of_level(*level);
       device.isa = *level;
       device.built_for = built_for();
@@ -200,8 +211,7 @@ Result<DeviceInfo> describe_device(std::string_view text) {
     if (text == gpu.name) return described_gpu(gpu);
   }
   if (text == "xpu") return described_xpu();
-  return Error{ErrorCode::invalid_argument,
-               "unknown device " + quote(text) + ", expected one of " + known_devices(), ""};
+  return unknown_name("device", asked, known_devices());
 }
 
 std::string device_label(const DeviceInfo& device) {

@@ -12,7 +12,9 @@
 #include "model/element.hpp"
 #include "model/families/family.hpp"
 #include "model/model_state.hpp"
+#include "prepared/manifest.hpp"
 #include "scheme/unused_tensors.hpp"
+#include "select/backend.hpp"
 
 namespace fewbit {
 namespace {
@@ -30,6 +32,25 @@ Result<void> check_options(const ModelOptions& options) {
   return {};
 }
 
+// Layouts of other engines' kernels are written for those engines alone.
+Result<void> check_runs_here(const PreparedModel& model, const std::filesystem::path& path) {
+  for (const PreparedLayerInfo& layer : model.manifest().layers) {
+    const Backend* backend = find_backend(layer.backend);
+    if (backend == nullptr || backend->runs_here()) continue;
+    std::string own;
+    for (const Backend* one : all_backends()) {
+      own += (own.empty() ? "" : ", ") + std::string(one->name);
+    }
+    return Error{ErrorCode::unsupported,
+                 fmt::format("this folder was prepared for {} of {}, which fewbit itself does not "
+                             "run; take the checkpoint that it was made from, or prepare that for "
+                             "one of fewbit's own backends: {}",
+                             backend->name, engine_name(backend->engine), own),
+                 path.string()};
+  }
+  return {};
+}
+
 // The experts of a prepared model; nullptr for a checkpoint.
 Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -37,6 +58,7 @@ Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem
     return std::shared_ptr<const PreparedModel>();
   }
   FEWBIT_TRY(PreparedModel model, PreparedModel::open(path));
+  FEWBIT_TRY(check_runs_here(model, path));
   const PrepareSplit split = model.split();
   if (split.whole()) return std::make_shared<const PreparedModel>(std::move(model));
   return Error{ErrorCode::unsupported,

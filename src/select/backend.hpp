@@ -45,7 +45,7 @@ class PreparedLinear {
 struct Backend {
   const char* name;
   const char* summary;
-  const char* layout;
+  const char* layout;     // of every buffer that plan_moe may plan: "marlin_4bit, row_major"
   const char* built_for;  // an entry of DeviceInfo::built_for
   // Every unmet need, with the numbers of both sides; empty: it can run the layer.
   std::vector<Refusal> (*moe_refusals)(const MoeProblem&, const DeviceInfo&);

@@ -99,7 +99,8 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
   fmt::format_to(std::back_inserter(text), "device   {}\nchosen   {}\n", device_text(device),
                  chosen_text(selection));
   if (backend != nullptr) {
-    fmt::format_to(std::back_inserter(text), "numerics {}\n", selection.numerics);
+    fmt::format_to(std::back_inserter(text), "numerics {}\nlayouts  {}\n", selection.numerics,
+                   backend->layout);
   }
   text += own ? "backends, best first\n"
               : fmt::format("backends of {}, in its order; not run here\n",

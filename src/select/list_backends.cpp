@@ -37,6 +37,7 @@ std::vector<BackendDescription> list_backends(const DeviceInfo& device, Engine e
         .summary = backend->summary,
         .built = std::ranges::find(device.built_for, backend->built_for) != device.built_for.end(),
         .usable = std::ranges::none_of(refusals, about_machine),
+        .preparable = backend->pack_expert != nullptr,
         .layout = backend->layout,
         .engine = engine,
     });

@@ -4,7 +4,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/ascii.hpp"
+#include "core/nearest.hpp"
 #include "core/quote.hpp"
 #include "fewbit/selection.hpp"
 
@@ -54,12 +57,15 @@ const char* name_of(std::span<const Named<T>> list, T value) {
 template <class T>
 Result<T> from_name(std::span<const Named<T>> list, std::string_view name, const char* what) {
   std::string known;
+  std::vector<std::string> names;
   for (const Named<T>& named : list) {
-    if (name == named.second) return named.first;
-    known += (known.empty() ? "" : ", ") + std::string(named.second);
+    if (lower_ascii(name) == named.second) return named.first;
+    names.emplace_back(named.second);
+    known += (known.empty() ? "" : ", ") + names.back();
   }
   return Error{ErrorCode::invalid_argument,
-               std::string("unknown ") + what + " " + quote(name) + ", expected one of " + known,
+               std::string("unknown ") + what + " " + quote(name) + ", expected one of " + known +
+                   did_you_mean(name, names),
                ""};
 }
 

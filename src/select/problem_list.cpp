@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/ascii.hpp"
+#include "core/nearest.hpp"
 #include "core/quote.hpp"
 
 namespace fewbit {
@@ -217,21 +218,26 @@ Result<MoeProblem> find_problem(const std::vector<NamedProblem>& problems, std::
   std::string models;
   std::string schemes;
   std::string last;
+  std::vector<std::string> names;
   const std::string asked = lower_ascii(name);
   for (const NamedProblem& problem : problems) {
     const std::string model = model_of(problem);
     if (lower_ascii(problem.name) == asked || lower_ascii(model) == asked) return problem.problem;
-    if (model != last) models += (models.empty() ? "" : ", ") + model;
+    if (model != last) {
+      models += (models.empty() ? "" : ", ") + model;
+      names.push_back(model);
+    }
+    names.push_back(problem.name);
     last = model;
     if (lower_ascii(model) == asked.substr(0, asked.find('/'))) {
       schemes += (schemes.empty() ? "" : ", ") + problem.name.substr(model.size() + 1);
     }
   }
-  return Error{ErrorCode::invalid_argument,
-               schemes.empty()
-                   ? fmt::format("no problem {}, known: {}", quote(name), models)
-                   : fmt::format("no problem {}, known schemes: {}", quote(name), schemes),
-               "problem"};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("no problem {}, known{}: {}{}", quote(name), schemes.empty() ? "" : " schemes",
+                  schemes.empty() ? models : schemes, did_you_mean(name, names)),
+      "problem"};
 }
 
 }  // namespace fewbit

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/environment.hpp"
+#include "core/nearest.hpp"
 #include "core/quote.hpp"
 #include "select/problem.hpp"
 
@@ -23,15 +24,18 @@ void add_not_built(const Backend& backend, const DeviceInfo& device,
                       built.empty() ? "none" : fmt::format("{}", fmt::join(built, ", "))});
 }
 
-std::string known_names(Engine engine) {
-  std::string names;
+std::vector<std::string> names_of(Engine engine) {
+  std::vector<std::string> names;
   const auto add = [&](const Backend* backend) {
-    if (backend->engine != engine) return;
-    names += (names.empty() ? "" : ", ") + std::string(backend->name);
+    if (backend->engine == engine) names.emplace_back(backend->name);
   };
   std::ranges::for_each(all_backends(), add);
   std::ranges::for_each(foreign_backends(), add);
   return names;
+}
+
+std::string known_names(Engine engine) {
+  return fmt::format("{}", fmt::join(names_of(engine), ", "));
 }
 
 Error unknown_backend(Engine engine, const std::string& name, const std::string& where) {
@@ -43,7 +47,8 @@ Error unknown_backend(Engine engine, const std::string& name, const std::string&
                  where};
   }
   return Error{ErrorCode::invalid_argument,
-               fmt::format("unknown backend {}, known: {}", quote(name), known_names(engine)),
+               fmt::format("unknown backend {}, known: {}{}", quote(name), known_names(engine),
+                           did_you_mean(name, names_of(engine))),
                where};
 }
 

@@ -4,6 +4,7 @@
 usage: prepare_engines_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
+import pathlib
 import re
 import sys
 import unittest
@@ -34,6 +35,19 @@ class Engines(Scratch):
         self.assertTrue(found, page)
         return found.group(1)
 
+    def layouts_have_one_name(self, out, backend, engine, page):
+        """What the manifest has is what backends, explain and the documentation name."""
+        buffers = json.loads(run("inspect", out, "--json").stdout)["buffers"]
+        written = {b["layout"] for b in buffers}
+        listed = {b["name"]: b for b in json.loads(run("backends", "--foreign", "--json").stdout)}
+        self.assertLessEqual(written, set(listed[backend]["layouts"]))
+        chosen = re.search("^layouts  (.*)$", page, re.M)
+        self.assertEqual(chosen.group(1).split(", "), listed[backend]["layouts"])
+        docs = (pathlib.Path(__file__).parents[2] / "docs/backends.md").read_text()
+        table = docs[docs.index("### Layouts"):]
+        for name in listed[backend]["layouts"]:
+            self.assertIn(f"`{name}`", table)
+
     def test_what_explain_calls_preparable_is_prepared_and_taken_apart_again(self):
         for form, backend, engine, device, part in CASES:
             with self.subTest(form=form, backend=backend):
@@ -46,6 +60,7 @@ class Engines(Scratch):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 layer = content(out)["prepared/layer-00000.safetensors"]
                 header = layer[8:8 + int.from_bytes(layer[:8], "little")].decode()
+                self.layouts_have_one_name(out, backend, engine, page.stdout)
                 for matrix in ("w13", "w2"):
                     self.assertIn(f"{matrix}.{part}", header)
                 self.assertEqual(run("check", out, "--source", source, "--device", device)
@@ -75,6 +90,13 @@ class Engines(Scratch):
         self.assertNotIn("not preparable", theirs)
         made = run("prepare", source, "-o", self.out, *on)
         self.assertEqual(made.returncode, 0, made.stderr)
+        for command in (("eval", "--text", source / "config.json"), ("generate", "--prompt", "x")):
+            refused = run(command[0], self.out, *command[1:])
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("was prepared for cutlass of FlashInfer, which fewbit itself does not run; take the "
+                          "checkpoint that it was made from", refused.stderr)
+        self.assertIn("result: fine; prepared for cutlass of FlashInfer, which fewbit itself does not run",
+                      run("check", self.out).stdout)
 
 
 if __name__ == "__main__":

@@ -140,6 +140,59 @@ class Experts(Copy):
         self.assertIn("    not preparable: " + takes[0]["unprepared"],
                       run("explain", self.model).stdout)
 
+    def test_the_verdict_says_that_nothing_here_runs_them(self):
+        model = self.gpt_oss(bias=1)
+        (model / "tokenizer.json").unlink(missing_ok=True)
+        report = run_json(self, "check", model)
+        self.assertEqual((report["result"]["fine"], report["run_by"]["fewbit_backend"]), (True, None))
+        last = run("check", model).stdout.splitlines()[-1]
+        self.assertRegex(last, "^result: fine, [0-9]+ notes?; fewbit can't run it on this machine")
+        forced = run_json_env(self, {"FEWBIT_BACKEND": "reference"}, "check", self.model)["run_by"]
+        self.assertEqual((forced["fewbit_backend"], forced["reference_only"], forced["whole_model"]),
+                         ("reference", True, True))
+        on_gpu = run("check", self.model, "--device", "sm_90").stdout.splitlines()[-1]
+        self.assertTrue(on_gpu.endswith("fewbit can't run it on sm_90; vLLM would choose marlin"), on_gpu)
+
+    def test_experts_in_one_tensor_are_shown_whole_and_one_by_one(self):
+        model, name = self.gpt_oss(bias=1), "model.layers.0.mlp.experts.gate_up_proj"
+        text = run("inspect", model, name).stdout
+        for words in ("2 experts in one tensor", "[2 x 64, 32]", name):
+            self.assertIn(words, text)
+        listed = {m["name"]: m for m in run_json(self, "inspect", model)}
+        self.assertEqual(listed[name]["experts"], 2)
+        parts = [t["tensor"] for t in listed[name]["tensors"]]
+        self.assertGreater(len(parts), 2)
+        for part in parts:
+            self.assertEqual(run_json(self, "inspect", model, part)["module"], name)
+        one = run_json(self, "inspect", model, name, "--expert", 1)
+        self.assertEqual((one["selected_expert"], one["weights"]["elements"]), (1, 64 * 32))
+        self.assertEqual((one["scales"]["shape"], one["scales"]["dtype"]), ([64, 2], "f8_e4m3"))
+        self.assertEqual(sum(b["count"] for b in one["scales"]["histogram_log2"]), 128)
+        shown = run("inspect", model, parts[0], "--expert", 1).stdout
+        self.assertEqual(shown.count("magnitudes"), 2)
+        for args, words in (((name, "--expert", 2), "2, but " + name + " has 2 experts, 0 to 1"),
+                            (("model.layers.0.mlp.router", "--expert", 0), "one matrix"),
+                            (("--expert", 5), "no module of expert 5")):
+            wrong = run("inspect", model, *args)
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn(words, wrong.stderr)
+
+    def test_a_shard_without_experts_is_no_model_without_them(self):
+        raw = (MODEL / "model.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", raw[:8])
+        header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+        header.pop("__metadata__", None)
+        for part, words in ((".self_attn.", "holds none of its routed experts, 16 a layer"),
+                            (".layers.2.mlp.experts.", "1 of 1 MoE layers like layer 2")):
+            write_tensors(self.folder, {n: (t["dtype"], t["shape"], data[slice(*t["data_offsets"])])
+                                        for n, t in header.items() if part in n})
+            shard = self.model / "model-00002-of-00003.safetensors"
+            (self.folder / "model.safetensors").rename(shard)
+            page = run("check", shard)
+            self.assertEqual(page.returncode, 0, page.stderr)
+            self.assertIn(words, page.stdout)
+            self.assertTrue(page.stdout.splitlines()[-1].endswith("a part of a model is not run alone"))
+
     def test_experts_that_no_backend_runs_are_not_counted_as_prepared(self):
         report, experts = self.agree(self.gpt_oss(bias=1))
         self.assertEqual(report["selection"]["chosen"], "")
@@ -348,8 +401,25 @@ class Reports(unittest.TestCase):
 
     def test_bench_measures_a_layer_against_limits_of_the_same_run(self):
         report = run_json(self, "bench", "tiny-moe", "--tokens", "1,4", "--seconds", "0.05")
-        self.assertEqual([t["tokens"] for t in report[0]["timings"]], [1, 4])
-        self.assertGreater(report[0]["read_bytes_per_second"], 0)
+        (layer,) = report["layers"]
+        self.assertEqual([t["tokens"] for t in layer["timings"]], [1, 4])
+        limits, row = layer["limits"], layer["timings"][0]
+        self.assertEqual(row["weight_bytes_per_second"] / limits["read_bytes_per_second"],
+                         row["fraction_of_read_limit"])
+        self.assertEqual(row["flops_per_second"] / limits["fma_f32_flops_per_second"],
+                         row["fraction_of_fma_limit"])
+        with tempfile.TemporaryDirectory() as folder:
+            other = pathlib.Path(folder) / "other.json"
+            layer["timings"][1]["tokens"] = 9
+            row["median_seconds"] = 1000
+            other.write_text(json.dumps(report))
+            again = ("bench", "Tiny-MoE", "--tokens", "1,4", "--seconds", "0.05", "--compare", other)
+            rows = run_json(self, *again)["layers"][0]["timings"]
+            self.assertAlmostEqual(rows[0]["times_as_fast_as_other"], 1000 / rows[0]["median_seconds"])
+            self.assertNotIn("times_as_fast_as_other", rows[1])
+            self.assertRegex(run(*again).stdout, r"\n +1 +1000000\.000 ")
+            other.write_text("[]")
+            self.assertIn("no list of layers", run(*again).stderr)
         self.assertIn("tiny-moe", run("bench", "unknown").stderr)
 
     def test_cpu_backends_and_inspect_give_json(self):
@@ -373,15 +443,25 @@ class Reports(unittest.TestCase):
         routers = run("inspect", MODEL, "*.mlp.gate")
         self.assertIn("6 modules for '*.mlp.gate'; the whole name", routers.stdout)
         self.assertEqual(run("inspect", MODEL, "model.layers.0.ml").returncode, 2)
+        for wrong, meant in (("model.layers.0.mlp.gaet", "'model.layers.0.mlp.gate'"),
+                             ("model.layer.0", "'model.layers.0'"),
+                             ("Model.layer.3.*_proj", "'model.layers.3.*_proj'"),
+                             ("model.layers.0.mlp.experts.3.up_proj.weight_scal_2",
+                              "'model.layers.0.mlp.experts.3.up_proj.weight_scale_2'")):
+            self.assertIn("did you mean " + meant, run("inspect", MODEL, wrong).stderr)
 
     def test_check_ends_with_what_the_findings_come_to(self):
         fine = run("check", MODEL)
-        self.assertEqual((fine.returncode, fine.stdout.splitlines()[-1]), (0, "result: fine"))
+        self.assertEqual(fine.returncode, 0)
+        runs = "; fewbit runs it on this machine, experts on "
+        self.assertRegex(fine.stdout.splitlines()[-1], "^result: fine" + runs + "[a-z0-9_]+$")
         with tempfile.TemporaryDirectory() as folder:
             for name in ("config.json", "hf_quant_config.json", "model.safetensors"):
                 (pathlib.Path(folder) / name).symlink_to(pathlib.Path(MODEL).resolve() / name)
             noted = run("check", folder)
-            self.assertEqual((noted.returncode, noted.stdout.splitlines()[-1]), (0, "result: fine, 1 note"))
+            self.assertEqual(noted.returncode, 0)
+            self.assertRegex(noted.stdout.splitlines()[-1],
+                             "^result: fine, 1 note; fewbit runs its experts .*, but not the whole model$")
             self.assertEqual(run_json(self, "check", folder)["result"],
                              {"fine": True, "errors": 0, "warnings": 0, "notes": 1})
         with tempfile.TemporaryDirectory() as folder:
@@ -404,6 +484,25 @@ class Reports(unittest.TestCase):
                 found = [f for f in report["findings"] if f["rule"] == "scale-without-weight"]
                 self.assertEqual([f["level"] for f in found], [level])
                 shard.unlink()
+
+    def test_whole_pages_fit_a_terminal_at_blanks(self):
+        whole = run("check", MODEL).stdout
+        main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        for columns in (70, 90):
+            process = subprocess.Popen([FEWBIT, "check", str(MODEL)], stdout=other, stderr=subprocess.PIPE,
+                                       env={**os.environ, "COLUMNS": str(columns)})
+            shown = b""
+            while b"\nresult: " not in shown or not shown.endswith(b"\n"):
+                shown += os.read(main, 1 << 16)
+            self.assertEqual(process.wait(timeout=60), 0)
+            process.stderr.close()
+            lines = shown.decode().replace("\r", "").splitlines()
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertEqual(sorted(" ".join(lines).split()), sorted(whole.split()))
+        os.close(other)
+        os.close(main)
+        self.assertEqual(run("check", MODEL, env={"COLUMNS": "40"}).stdout, whole)  # no terminal
 
     def test_experts_are_listed_by_their_numbers(self):
         names = [m["name"] for m in run_json(self, "inspect", MODEL)]

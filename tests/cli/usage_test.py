@@ -91,6 +91,11 @@ class Usage(unittest.TestCase):
             (("check", MODEL, "--devic=sm_90"), ("check: no option --devic; did you mean --device?",)),
             (("quantize", MODEL, "q3"), ("--output is required", "unexpected argument 'q3'")),
             (("explain", MODEL, "--backend", "marln"), ("no backend 'marln'; did you mean marlin?",)),
+            (("help", "chekc"), ("no command 'chekc'; did you mean check?",)),
+            (("explain", MODEL, "--device", "sm90"), ("did you mean sm_90?",)),
+            (("explain", MODEL, "--engine", "vlm"), ("did you mean vllm?",)),
+            (("bench", "mixtrel"), ("did you mean Mixtral?",)),
+            (("convert", MODEL, "-o", "x", "--to", "b16"), ("'b16' is none of bf16, f16, f32; did you mean bf16?",)),
             (("generate", MODEL, "--prompt", "x", "--max-tokens", "abc"),
              ("'abc' is no whole number, expected 1 to ",)),
             (("generate", MODEL, "--prompt", "x", "--temperature", "warm"), ("'warm' is no number",)),
@@ -103,8 +108,12 @@ class Usage(unittest.TestCase):
             self.assertLess(len(result.stderr), 400, result.stderr)
 
     def test_a_published_layer_is_found_whatever_the_case(self):
-        text = run("explain", "--problem", "mixtral-8X7b/BF16").stdout
+        args = ("--device", "SM_90", "--engine", "VLLM", "--backend", "Marlin", "--activation-dtype", "BF16")
+        text = run("explain", "--problem", "mixtral-8X7b/GPTQ-int4-g128", *args).stdout
         self.assertIn("8 experts, top-2, hidden 4096", text)
+        self.assertIn("chosen   marlin, forced", text)
+        for wrong, meant in (("gpt-oss", "gpt-oss-20b"), ("mixtral-8x7/bf16", "Mixtral-8x7B/bf16")):
+            self.assertIn(f"did you mean {meant}?", run("explain", "--problem", wrong).stderr)
 
     def test_a_wrong_variable_is_one_of_every_command(self):
         for name, value in (("FEWBIT_THREADS", "-1"), ("FEWBIT_BACKEND", "zz"), ("FEWBIT_ISA", "zz")):
@@ -209,6 +218,19 @@ class Signals(unittest.TestCase):
             self.assertEqual((first, process.returncode), ("O", -kind), err)
             self.assertTrue(out.endswith("\n"))
             self.assertRegex(err, f"^error: {re.escape(str(MODEL))}: stopped by {kind.name} after [0-9]+ of 480 tokens\n$")
+
+    def test_bench_prints_what_it_has_measured(self):
+        for json_option in ((), ("--json",)):
+            process = self.start("bench", "tiny-moe", "--tokens", "1,4", "--seconds", 3, *json_option)
+            time.sleep(1.5)  # each row takes three seconds or more
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=100)
+            self.assertEqual(process.returncode, -signal.SIGINT, err)
+            self.assertRegex(err, "^error: bench: stopped by SIGINT after [01] of 2 rows\n$")
+            if json_option:
+                report = json.loads(out)
+                self.assertEqual(report["error"]["code"], "cancelled")
+                self.assertEqual(len(report["layers"]), int(re.search("after ([01])", err).group(1)))
 
     def test_eval_dies_of_it_in_the_same_words(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -139,11 +139,19 @@ TEST(DescribeDevice, HasTheFeaturesOfItsLevelAndNoMore) {
     const auto device = describe_device(bad);
     ASSERT_FALSE(device) << bad;
     EXPECT_EQ(device.error().code, ErrorCode::invalid_argument);
-    EXPECT_EQ(device.error().what,
-              "unknown device \"" + std::string(bad) +
-                  "\", expected one of cpu, cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx, "
-                  "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121, xpu");
+    const std::string known =
+        "unknown device \"" + std::string(bad) +
+        "\", expected one of cpu, cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx, "
+        "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121, xpu";
+    const std::string text = device.error().what;
+    EXPECT_EQ(text.substr(0, known.size()), known);
+    EXPECT_EQ(text.substr(known.size()), bad == std::string("gpu") ? "; did you mean cpu?"
+                                         : bad == std::string("cpu:")
+                                             ? "; did you mean cpu:generic?"
+                                             : "");
   }
+  EXPECT_EQ(describe_device("SM_90")->compute_capability, 90);
+  EXPECT_NE(describe_device("sm90").error().what.find("; did you mean sm_90?"), std::string::npos);
 }
 
 TEST(DescribeDevice, GpusHaveTheCapabilityOfTheirName) {

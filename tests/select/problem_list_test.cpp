@@ -56,7 +56,7 @@ TEST(ParseProblems, OneProblemForEachScheme) {
   EXPECT_EQ(find_problem(*problems, "C").error().message(),
             "problem: no problem \"C\", known: A, B");
   EXPECT_EQ(find_problem(*problems, "A/f16").error().message(),
-            "problem: no problem \"A/f16\", known schemes: mxfp4, bf16");
+            "problem: no problem \"A/f16\", known schemes: mxfp4, bf16; did you mean A/bf16?");
 }
 
 TEST(ParseProblems, NamesTheLineAndWhatIsWrong) {

@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/matrix.hpp"
 #include "backends/cpu/panels.hpp"
+#include "core/counted.hpp"
 #include "core/device_info.hpp"
 #include "core/float_types.hpp"
 #include "layout/cpu_f4_lane16.hpp"
@@ -64,8 +65,8 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t active =
       std::clamp<std::int64_t>(routes, 1, std::max<std::int64_t>(problem.num_experts, 1));
   const std::int64_t each = (routes + active - 1) / active;
-  return fmt::format("panels of {} tokens at even routing, {} a weight pass",
-                     std::min<std::int64_t>(each, max_panel_tokens),
+  return fmt::format("panels of {} at even routing, {} a weight pass",
+                     counted(std::min<std::int64_t>(each, max_panel_tokens), "token"),
                      panels_for(std::max<std::int64_t>(each, 1)));
 }
 
@@ -74,7 +75,7 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
   return {
       .name = name,
       .summary = summary,
-      .layout = "cpu_f4_lane16, row_major",
+      .layout = "cpu_f4_lane16, cpu_f4_lane16_scales, row_major",
       .built_for = built_for,
       .moe_refusals = [](const MoeProblem& problem,
                          const DeviceInfo& device) { return moe_refusals(level, problem, device); },

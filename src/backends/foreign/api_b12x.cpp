@@ -39,7 +39,7 @@ const Backend api_b12x_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "b12x",
     .summary = "b12x NVFP4 and MXFP4, called directly; CUDA 13 or newer",
-    .layout = "b12x_packed, swizzle_128x4",
+    .layout = "marlin_4bit, byte_scale_grid, row_major, swizzle_128x4",
     .preparation = foreign::b12x::preparation<foreign::packed>,
 });
 

@@ -47,7 +47,7 @@ const Backend api_trtllm_fp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "trtllm_fp4",
     .summary = "TensorRT-LLM NVFP4 and MXFP4, called directly",
-    .layout = "trtllm_fp4",
+    .layout = "trtllm_rows, trtllm_rows_128x4, row_major",
     .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 

@@ -30,7 +30,7 @@ const Backend api_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::flashinfer,
     .name = "trtllm_mxint4",
     .summary = "TensorRT-LLM int4 in groups of 32, called directly",
-    .layout = "trtllm_mxint4",
+    .layout = "trtllm_mxint4, swizzle_128x4",
     .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
                     foreign::check_mxint4, foreign::undo_mxint4},
 });

@@ -30,7 +30,7 @@ const Backend b12x_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_b12x",
     .summary = "b12x NVFP4 of FlashInfer",
-    .layout = "b12x_packed, swizzle_128x4",
+    .layout = "marlin_4bit, byte_scale_grid, row_major, swizzle_128x4",
     .only_forced = "by explicit choice only",
     .preparation = foreign::b12x::preparation<foreign::packed>,
 });

@@ -16,7 +16,7 @@ const Backend batched_marlin_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "batched_marlin",
     .summary = "Marlin, tokens batched by expert",
-    .layout = "marlin",
+    .layout = "marlin_4bit, marlin_8bit, marlin_scales, marlin_zeros, byte_scale_grid, row_major",
     .preparation = foreign::marlin::preparation<foreign::marlin::vllm_padding>,
 });
 

@@ -44,7 +44,7 @@ const Backend cpu_int4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "vllm_cpu_int4",
     .summary = "vLLM on AMX, 4-bit integers",
-    .layout = "cpu_int4_blocks",
+    .layout = "cpu_int4_blocks, cpu_int4_groups, row_major",
     .preparation = {foreign::plan_cpu_int4_experts, foreign::pack_cpu_int4_expert,
                     foreign::check_cpu_int4, foreign::undo_cpu_int4},
 });

@@ -18,7 +18,7 @@ const Backend marlin_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "marlin",
     .summary = "Marlin, tokens in order",
-    .layout = "marlin",
+    .layout = "marlin_4bit, marlin_8bit, marlin_scales, marlin_zeros, byte_scale_grid, row_major",
     .preparation = foreign::marlin::preparation<foreign::marlin::vllm_padding>,
 });
 

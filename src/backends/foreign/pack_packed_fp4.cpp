@@ -137,7 +137,7 @@ Result<MoePlan> plan_packed_fp4(const PackedFp4Form& form, const MoeProblem& pro
   const std::int64_t group = fp4_group(problem);
   const auto matrix = [&](const char* codes, const char* scales, const Scheme& scheme, Dims d) {
     Result<void> done =
-        add_part(plan, scheme, {codes, "b12x_packed", "", DType::i32, {d.k / 16, d.n / 64 * 128}});
+        add_part(plan, scheme, {codes, "marlin_4bit", "", DType::i32, {d.k / 16, d.n / 64 * 128}});
     if (!done) return done;
     return add_part(plan, scheme,
                     {scales,

@@ -41,7 +41,7 @@ const Backend sglang_marlin_backend = foreign::backend<foreign::rules>({
     .engine = Engine::sglang,
     .name = "sglang_marlin",
     .summary = "Marlin of SGLang",
-    .layout = "marlin",
+    .layout = "marlin_4bit, marlin_8bit, marlin_scales, marlin_zeros, byte_scale_grid, row_major",
     .preparation = foreign::marlin::preparation<foreign::marlin::no_padding>,
 });
 

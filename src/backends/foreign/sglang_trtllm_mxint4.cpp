@@ -19,7 +19,7 @@ const Backend sglang_trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::sglang,
     .name = "sglang_trtllm_mxint4",
     .summary = "TensorRT-LLM int4 of FlashInfer in SGLang, groups of 32",
-    .layout = "trtllm_mxint4",
+    .layout = "trtllm_mxint4, swizzle_128x4",
     .only_forced = "--moe-runner-backend flashinfer_trtllm",
     .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
                     foreign::check_mxint4, foreign::undo_mxint4},

@@ -36,7 +36,7 @@ const Backend trtllm_mxfp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_trtllm_mxfp4",
     .summary = "TensorRT-LLM MXFP4 of FlashInfer",
-    .layout = "trtllm_fp4",
+    .layout = "trtllm_rows, trtllm_rows_128x4, row_major",
     .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 

@@ -27,7 +27,7 @@ const Backend trtllm_mxint4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_trtllm_mxint4",
     .summary = "TensorRT-LLM int4 of FlashInfer, groups of 32",
-    .layout = "trtllm_mxint4",
+    .layout = "trtllm_mxint4, swizzle_128x4",
     .only_forced = "VLLM_USE_FLASHINFER_MOE_INT4=1 (default 0)",
     .preparation = {foreign::plan_mxint4_experts, foreign::pack_mxint4_expert,
                     foreign::check_mxint4, foreign::undo_mxint4},

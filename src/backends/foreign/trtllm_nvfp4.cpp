@@ -31,7 +31,7 @@ const Backend trtllm_nvfp4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "flashinfer_trtllm_nvfp4",
     .summary = "TensorRT-LLM NVFP4 of FlashInfer, W4A4",
-    .layout = "trtllm_fp4",
+    .layout = "trtllm_rows, trtllm_rows_128x4, row_major",
     .preparation = foreign::trtllm_fp4_preparation<foreign::form>,
 });
 

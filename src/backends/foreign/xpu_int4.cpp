@@ -41,7 +41,7 @@ const Backend xpu_int4_backend = foreign::backend<foreign::rules>({
     .engine = Engine::vllm,
     .name = "xpu_int4",
     .summary = "vLLM on XPU, 4-bit integers",
-    .layout = "xpu_int4",
+    .layout = "xpu_int4, row_major",
     .preparation = {foreign::plan_xpu_int4_experts, foreign::pack_xpu_int4_expert,
                     foreign::check_xpu_int4, foreign::undo_xpu_int4},
 });

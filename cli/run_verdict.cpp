@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_verdict.hpp"
+
+#include <fmt/format.h>
+
+namespace fewbit::cli {
+namespace {
+
+constexpr std::string_view reference = "reference";
+
+std::string engines_text(const RunVerdict& verdict) {
+  std::string text;
+  for (const RunVerdict::Other& other : verdict.engines) {
+    text += fmt::format("{}{} would choose {}", text.empty() ? "; " : ", ", other.engine,
+                        other.backend);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string verdict_text(const RunVerdict& verdict) {
+  if (verdict.part) return "a part of a model is not run alone";
+  if (verdict.backend.empty()) {
+    return fmt::format("fewbit can't run it on {}{}", verdict.machine, engines_text(verdict));
+  }
+  const char* slow = verdict.backend == reference ? " (exact, not fast)" : "";
+  if (verdict.whole_model) {
+    return fmt::format("fewbit runs it on {}, experts on {}{}", verdict.machine, verdict.backend,
+                       slow);
+  }
+  return fmt::format("fewbit runs its experts on {} with {}{}, but not the whole model",
+                     verdict.machine, verdict.backend, slow);
+}
+
+Json verdict_json(const RunVerdict& verdict) {
+  Json engines{Json::Array{}};
+  for (const RunVerdict::Other& other : verdict.engines) {
+    Json entry;
+    entry.set("engine", other.engine);
+    entry.set("backend", other.backend);
+    engines.push_back(entry);
+  }
+  Json out;
+  out.set("fewbit_backend", verdict.backend.empty() ? Json(nullptr) : Json(verdict.backend));
+  out.set("reference_only", verdict.backend == reference);
+  out.set("whole_model", verdict.whole_model);
+  out.set("part_of_model", verdict.part);
+  out.set("engines", engines);
+  return out;
+}
+
+}  // namespace fewbit::cli

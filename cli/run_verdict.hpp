@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can run a checkpoint, beside whether its files are fine.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "command.hpp"
+
+namespace fewbit::cli {
+
+struct RunVerdict {
+  bool part = false;         // one of several shards, or an adapter
+  bool whole_model = false;  // eval and generate run it
+  std::string machine;       // "this machine", "sm_90"
+  std::string backend;       // of fewbit, for the experts; empty: none
+  struct Other {
+    std::string engine;
+    std::string backend;
+  };
+  std::vector<Other> engines;  // that would choose a backend of theirs
+};
+
+// "runs here", "fewbit can't run it on this machine; vLLM would choose marlin".
+std::string verdict_text(const RunVerdict& verdict);
+Json verdict_json(const RunVerdict& verdict);
+
+}  // namespace fewbit::cli
