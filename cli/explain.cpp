@@ -91,8 +91,7 @@ Result<Answer> answer(const Options& options) {
   FEWBIT_TRY(out.device, describe_device(options.device.text));
   FEWBIT_TRY(out.engine, options.spread.engine_asked());
   FEWBIT_TRY(out.parallel, options.spread.parallel());
-  const Dealing dealing = out.engine == Engine::fewbit ? Dealing::whole_units : Dealing::even;
-  const auto share = rank_problem(out.whole, out.parallel, dealing);
+  const auto share = rank_problem(out.whole, out.parallel, dealing_of(out.engine, out.whole));
   if (!share) return as_usage(share.error(), "--tp, --ep");
   out.share = *share;
   FEWBIT_TRY(out.selection, examine_backends(out.share, out.device, out.engine));
@@ -173,7 +172,8 @@ void add_explain(CLI::App& app, int& exit_code) {
       "  fewbit explain --problem gpt-oss-20b/mxfp4 --engine vllm --device sm_120\n"
       "A backend of another engine is forced with --engine and --backend together, to see what it\n"
       "would refuse; FEWBIT_BACKEND forces only what runs here. --tp and --ep take what `fewbit "
-      "check`\ncalls legal for the experts; other engines take even shares only.\n\n" +
+      "check`\ncalls legal for the experts; other engines take even shares only, but for gpt-oss's "
+      "MXFP4.\n\n" +
       problem_names_text());
   set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
 }

@@ -19,7 +19,8 @@
 namespace fewbit {
 
 // Which slice of the experts: each expert's intermediate features are cut among `tensor_ranks` (on
-// group boundaries; for other engines evenly), whole experts among `expert_ranks`. rank = expert
+// group boundaries; for other engines as their loaders
+// cut: evenly, or padded to whole groups), whole experts among `expert_ranks`. rank = expert
 // rank * tensor_ranks + tensor rank. Everything but the experts is whole in every slice.
 struct PrepareSplit {
   int tensor_ranks = 1;

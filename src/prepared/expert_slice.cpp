@@ -31,12 +31,8 @@ Result<void> check_ranks(const PrepareSplit& split, const std::string& layer) {
 
 Result<CutPart> deal(const Cut& cut, Dealing dealing, int rank, const char* what,
                      const std::string& where) {
+  if (can_deal(cut, dealing)) return dealt_part(cut, dealing, rank);
   const bool even = dealing == Dealing::even;
-  if (even && cut.size % cut.ranks == 0) {
-    const std::int64_t each = cut.size / cut.ranks;
-    return CutPart{.begin = rank * each, .end = (rank + 1) * each};
-  }
-  if (!even && fit_of(cut) != SplitFit::none) return part_of(cut, rank);
   const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
   return bad(where, fmt::format("{} {}{} can't be dealt {}to {} ranks, expected {} ranks", cut.size,
                                 what, runs, even ? "evenly " : "", cut.ranks,
@@ -65,18 +61,21 @@ Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
       std::lcm(feature_unit(first.up.scheme, first.down.scheme), column_unit(first.down));
   if (first.gate) unit = std::lcm(unit, feature_unit(first.gate->scheme, first.down.scheme));
   if (split.tensor_ranks == 1) unit = 1;
-  FEWBIT_TRY(
-      const CutPart features,
-      deal({.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks}, request.dealing,
-           split.rank % split.tensor_ranks, "intermediate features", where + " tensor_ranks"));
+  const Cut cut{.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks};
+  const int tensor_rank = split.rank % split.tensor_ranks;
+  FEWBIT_TRY(const CutPart features, deal(cut, request.dealing, tensor_rank,
+                                          "intermediate features", where + " tensor_ranks"));
+  const bool whole_units = request.dealing == Dealing::whole_units;
   FEWBIT_TRY(const CutPart of_experts,
-             deal({.size = experts, .unit = 1, .ranks = split.expert_ranks}, request.dealing,
+             deal({.size = experts, .unit = 1, .ranks = split.expert_ranks},
+                  whole_units ? Dealing::whole_units : Dealing::even,
                   split.rank / split.tensor_ranks, "experts", where + " expert_ranks"));
   return ExpertSlice{.first_expert = of_experts.begin,
                      .experts = of_experts.end - of_experts.begin,
                      .all_experts = experts,
                      .first_feature = features.begin,
                      .features = features.end - features.begin,
+                     .padded_features = dealt_size(cut, request.dealing, tensor_rank),
                      .all_features = first.up.n};
 }
 

@@ -17,6 +17,7 @@ struct ExpertSlice {
   std::int64_t all_experts = 0;
   std::int64_t first_feature = 0;  // intermediate: rows of gate and up, columns of down
   std::int64_t features = 0;
+  std::int64_t padded_features = 0;  // what the matrices of the rank have
   std::int64_t all_features = 0;
 
   bool whole() const { return experts == all_experts && features == all_features; }
@@ -24,10 +25,10 @@ struct ExpertSlice {
 
 // `whole_units`: features are cut on boundaries of groups, blocks and bytes; the first ranks hold a
 // unit or an expert more where they can't be dealt evenly. `even`: as many for every rank, whether
-// a group is cut or not. The sum of all tensor ranks' outputs is the layer's; each expert is on one
-// expert rank. Errors invalid_argument: ranks below 1, a rank outside of them, sizes that can't be
-// dealt so (with the legal numbers); the last word of Error::where is the field of `split` at
-// fault.
+// a group is cut or not. `padded_units`: whole groups, the last rank fewer; experts evenly. The sum
+// of all tensor ranks' outputs is the layer's; each expert is on one expert rank. Errors
+// invalid_argument: ranks below 1, a rank outside of them, sizes that can't be dealt so (with the
+// legal numbers); the last word of Error::where is the field of `split` at fault.
 struct SliceRequest {
   PrepareSplit split;
   Dealing dealing = Dealing::whole_units;

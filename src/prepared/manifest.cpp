@@ -98,9 +98,7 @@ Result<PreparedLayerInfo> parse_layer(const JsonFields& fields) {
              fields.integer("first_expert", 0, layer.all_experts - layer.problem.num_experts));
   FEWBIT_TRY(layer.all_features,
              fields.integer("all_features", layer.problem.intermediate_size, most_size));
-  FEWBIT_TRY(
-      layer.first_feature,
-      fields.integer("first_feature", 0, layer.all_features - layer.problem.intermediate_size));
+  FEWBIT_TRY(layer.first_feature, fields.integer("first_feature", 0, layer.all_features - 1));
   return layer;
 }
 
@@ -122,9 +120,13 @@ Result<void> check_slice(const PreparedLayerInfo& layer, const PrepareSplit& spl
   FEWBIT_TRY(check_share(layer, "experts", layer.first_expert, layer.problem.num_experts,
                          layer.all_experts, split.rank / split.tensor_ranks, split.expert_ranks,
                          where));
-  return check_share(layer, "features", layer.first_feature, layer.problem.intermediate_size,
-                     layer.all_features, split.rank % split.tensor_ranks, split.tensor_ranks,
-                     where);
+  // Shares of one size for all ranks may reach beyond the last feature, padded.
+  const int rank = split.rank % split.tensor_ranks;
+  const std::int64_t left = layer.all_features - layer.first_feature;
+  const std::int64_t each = layer.problem.intermediate_size;
+  const std::int64_t size = layer.first_feature == rank * each ? std::min(each, left) : each;
+  return check_share(layer, "features", layer.first_feature, size, layer.all_features, rank,
+                     split.tensor_ranks, where);
 }
 
 Result<void> check_layers(const PreparedManifest& manifest, const std::string& where) {

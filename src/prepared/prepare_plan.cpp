@@ -124,7 +124,7 @@ class Planner {
 
   MoeProblem problem_of(const MoeProblem& whole, const ExpertSlice& slice) const {
     MoeProblem share = whole;
-    share.intermediate_size = slice.features;
+    share.intermediate_size = slice.padded_features;
     share.num_experts = slice.experts;
     share.expert_map = slice.experts < slice.all_experts;
     share.parallel.tensor = options_.split.tensor_ranks;
@@ -144,9 +144,10 @@ class Planner {
     }
     FEWBIT_TRY(layer.zero_biases, biases_are_zero(layer.experts));
     FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
-    FEWBIT_TRY(layer.slice,
-               plan_slice(any, count, {.split = options_.split, .dealing = dealing()}, where));
     FEWBIT_TRY(const MoeProblem whole, problem_of(any, count, where));
+    FEWBIT_TRY(layer.slice,
+               plan_slice(any, count,
+                          {.split = options_.split, .dealing = dealing_of(engine_, whole)}, where));
     MoeProblem problem = problem_of(whole, layer.slice);
     FEWBIT_TRY(layer.backend, backend_of(problem, whole, number));
     FEWBIT_TRY(check_layout(layer, problem));
@@ -172,11 +173,6 @@ class Planner {
       if (!expert.biased() || !has_zero_biases(expert)) return false;
     }
     return true;
-  }
-
-  // As the layer's engine deals ranks their shares.
-  Dealing dealing() const {
-    return engine_ == Engine::fewbit ? Dealing::whole_units : Dealing::even;
   }
 
   // "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.

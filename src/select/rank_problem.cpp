@@ -13,12 +13,18 @@
 namespace fewbit {
 namespace {
 
+bool is_mxfp4(const Scheme& scheme) {
+  return scheme.weight == DType::f4_e2m1 && scheme.scale && scheme.scale->dtype == DType::f8_e8m0 &&
+         !scheme.ggml_type;
+}
+
+Dealing of_experts(Dealing dealing) {
+  return dealing == Dealing::whole_units ? Dealing::whole_units : Dealing::even;
+}
+
 Result<std::int64_t> first_share(const MoeProblem& whole, const char* name, const Cut& cut,
                                  Dealing dealing) {
-  const bool even = dealing == Dealing::even;
-  const bool legal =
-      cut.ranks >= 1 && (even ? cut.size % cut.ranks == 0 : fit_of(cut) != SplitFit::none);
-  if (legal) return even ? cut.size / cut.ranks : part_of(cut, 0).end;
+  if (can_deal(cut, dealing)) return dealt_size(cut, dealing, 0);
   const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
   return Error{ErrorCode::invalid_argument,
                fmt::format("{} {}{} over {} ranks, expected one of {}", name, cut.size, runs,
@@ -43,17 +49,32 @@ std::vector<Refusal> refusals_at(const Backend& backend, MoeProblem problem,
   return refusals_of(backend, problem, device);
 }
 
+// Every rank's matrices have the same size.
+std::vector<Refusal> engine_refusals(const Backend& backend, const MoeProblem& whole,
+                                     const DeviceInfo& device, const Cut& cut) {
+  const Dealing dealing = dealing_of(backend.engine, whole);
+  const std::int64_t share = dealt_size(cut, dealing, 0);
+  if (can_deal(cut, dealing)) return refusals_at(backend, whole, device, share, cut.ranks);
+  std::vector<Refusal> refusals = refusals_of(backend, whole, device);
+  if (cut.size % cut.ranks != 0) {
+    refusals.push_back({Reason::shape, fmt::format("intermediate_size % {} ranks = 0", cut.ranks),
+                        std::to_string(cut.size)});
+  } else {
+    refusals.push_back({Reason::shape,
+                        fmt::format("{} shares of {}, whole groups of {}, in intermediate_size",
+                                    cut.ranks, share, cut.unit),
+                        fmt::format("{} in {}", ceil_div(cut.size, share), cut.size)});
+  }
+  return refusals;
+}
+
 std::vector<Refusal> tensor_refusals(const Backend& backend, const MoeProblem& whole,
                                      const DeviceInfo& device, int ranks) {
   const std::int64_t size = whole.intermediate_size;
-  if (!backend.runs_here()) {
-    if (size % ranks == 0) return refusals_at(backend, whole, device, size / ranks, ranks);
-    std::vector<Refusal> refusals = refusals_of(backend, whole, device);
-    refusals.push_back({Reason::shape, fmt::format("intermediate_size % {} ranks = 0", ranks),
-                        std::to_string(size)});
-    return refusals;
-  }
   const std::int64_t unit = feature_unit(whole.gate_up, whole.down);
+  if (!backend.runs_here()) {
+    return engine_refusals(backend, whole, device, {.size = size, .unit = unit, .ranks = ranks});
+  }
   const std::int64_t units = ceil_div(size, unit);
   if (units < ranks) {
     std::vector<Refusal> refusals = refusals_of(backend, whole, device);
@@ -92,6 +113,14 @@ std::vector<Refusal> expert_refusals(const Backend& backend, const MoeProblem& w
 
 }  // namespace
 
+Dealing dealing_of(Engine engine, const MoeProblem& whole) {
+  if (engine == Engine::fewbit) return Dealing::whole_units;
+  const bool loads = engine == Engine::vllm || engine == Engine::sglang;
+  const bool gpt_oss = whole.activation.kind == Activation::swigluoai && is_mxfp4(whole.gate_up) &&
+                       is_mxfp4(whole.down);
+  return loads && gpt_oss ? Dealing::padded_units : Dealing::even;
+}
+
 Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel,
                                 Dealing dealing) {
   MoeProblem share = whole;
@@ -101,10 +130,10 @@ Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& paralle
              first_share(whole, "intermediate_size",
                          {.size = whole.intermediate_size, .unit = unit, .ranks = parallel.tensor},
                          dealing));
-  FEWBIT_TRY(
-      share.num_experts,
-      first_share(whole, "num_experts",
-                  {.size = whole.num_experts, .unit = 1, .ranks = parallel.expert}, dealing));
+  FEWBIT_TRY(share.num_experts,
+             first_share(whole, "num_experts",
+                         {.size = whole.num_experts, .unit = 1, .ranks = parallel.expert},
+                         of_experts(dealing)));
   if (share.routed_experts == 0) share.routed_experts = whole.num_experts;
   return share;
 }

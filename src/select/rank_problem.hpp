@@ -11,11 +11,15 @@
 
 namespace fewbit {
 
-// The share of the first rank, which is a largest one. `even`, as engines cut:
-// intermediate_size / tensor, num_experts / expert; whether a group is cut is for their backends to
-// say. `whole_units`, as fewbit cuts: groups, blocks and words stay whole and the first ranks may
-// hold one more. Errors invalid_argument: sizes that can't be dealt, with the numbers of ranks that
-// they can be dealt to.
+// How the loader of an engine deals the intermediate features of a layer: fewbit whole_units; vLLM
+// and SGLang gpt-oss's MXFP4 padded_units; all the rest even.
+Dealing dealing_of(Engine engine, const MoeProblem& whole);
+
+// The share of the first rank, which is a largest one. `even`: intermediate_size / tensor,
+// num_experts / expert; whether a group is cut is for backends to say. `whole_units`: groups,
+// blocks and words stay whole and the first ranks may hold one more. `padded_units`: as many whole
+// groups for every rank; experts evenly. Errors invalid_argument: sizes that can't be dealt, with
+// the numbers of ranks that they can be dealt to.
 Result<MoeProblem> rank_problem(const MoeProblem& whole, const Parallel& parallel,
                                 Dealing dealing = Dealing::even);
 
@@ -27,7 +31,7 @@ struct LegalSplits {
   std::vector<RankVerdict> tensor;
   std::vector<RankVerdict> expert;
 };
-// Backends that run here take whole groups dealt unevenly, those of engines even shares only. With
+// Shares are those that dealing_of the backend's engine gives. With
 // act-order in groups any columns may go to any rank, and every rank holds all scales.
 LegalSplits legal_splits(const Backend& backend, const MoeProblem& whole, const DeviceInfo& device,
                          std::span<const int> ranks);

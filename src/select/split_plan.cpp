@@ -164,10 +164,9 @@ std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing deali
   constexpr std::int64_t most_listed = 1 << 16;
   const int most = static_cast<int>(std::min(ceil_div(size, unit), most_listed));
   for (int count = 1; count <= most; ++count) {
-    const SplitFit fit = fit_of({.size = size, .unit = unit, .ranks = count});
-    const bool takes =
-        fit == SplitFit::even || (fit == SplitFit::uneven && dealing == Dealing::whole_units);
-    if (takes) legal.push_back(count);
+    const Cut cut{.size = size, .unit = unit, .ranks = count};
+    const bool whole = dealing != Dealing::even || fit_of(cut) == SplitFit::even;
+    if (whole && can_deal(cut, dealing)) legal.push_back(count);
   }
   return ranks_text(legal);
 }
@@ -186,6 +185,35 @@ CutPart part_of(const Cut& cut, int rank) {
     return std::min(cut.size, (r * each + std::min(r, more)) * cut.unit);
   };
   return {.begin = begin(rank), .end = begin(rank + 1)};
+}
+
+bool can_deal(const Cut& cut, Dealing dealing) {
+  if (cut.ranks < 1) return false;
+  if (dealing == Dealing::whole_units) return fit_of(cut) != SplitFit::none;
+  if (cut.size % cut.ranks != 0) return false;
+  const std::int64_t units = ceil_div(cut.size, cut.unit);
+  return dealing == Dealing::even ||
+         (cut.ranks - 1) * ceil_div<std::int64_t>(units, cut.ranks) < units;
+}
+
+CutPart dealt_part(const Cut& cut, Dealing dealing, int rank) {
+  if (dealing == Dealing::whole_units) return part_of(cut, rank);
+  const std::int64_t each = dealt_size(cut, dealing, rank);
+  return {.begin = rank * each, .end = std::min(cut.size, (rank + 1) * each)};
+}
+
+std::int64_t dealt_size(const Cut& cut, Dealing dealing, int rank) {
+  const std::int64_t units = ceil_div(cut.size, cut.unit);
+  switch (dealing) {
+    case Dealing::even:
+      return cut.size / cut.ranks;
+    case Dealing::padded_units:
+      return std::min(cut.size, ceil_div<std::int64_t>(units, cut.ranks) * cut.unit);
+    case Dealing::whole_units:
+      break;
+  }
+  const CutPart part = part_of(cut, rank);
+  return part.end - part.begin;
 }
 
 std::string cut_text(const Cut& cut, std::string_view unit_name) {

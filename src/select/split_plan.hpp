@@ -41,9 +41,20 @@ constexpr int most_ranks = 64;
 std::vector<int> examined_ranks(std::int64_t experts = 0);
 // "1 to 8, 16": runs of three and more are joined.
 std::string ranks_text(std::span<const int> ranks);
-// All numbers of ranks that a dimension can be dealt to, whole units; evenly only: as many
-// for every rank.
-enum class Dealing { even, whole_units };
+// How ranks get their parts.
+enum class Dealing {
+  even,         // as many for every rank; a unit may be cut
+  whole_units,  // part_of
+  // ceil(units / ranks) units each, the last rank what is left, padded to as many; only where the
+  // size divides, and no rank is left without any.
+  padded_units,
+};
+bool can_deal(const Cut& cut, Dealing dealing);
+// The part of a rank. Preconditions: can_deal, 0 <= rank < ranks.
+CutPart dealt_part(const Cut& cut, Dealing dealing, int rank);
+// What the matrices of that rank have: its part, with its padding.
+std::int64_t dealt_size(const Cut& cut, Dealing dealing, int rank);
+// All numbers of ranks that a dimension can be dealt to, whole units.
 std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing);
 
 // "1536 / 8 = 192, 1.5 groups of 128; 12 whole groups can be dealt as 4 x 2 and 4 x 1".

@@ -73,6 +73,7 @@ def xpu_order(x):
 
 
 def vllm_order(x):
+    x.deal_as_vllm()
     if x.platform == "cpu":
         return cpu_order(x)
     if x.platform == "xpu":
@@ -154,7 +155,7 @@ def spreads_of(words, devices):
     for device in devices:
         yield device, (1, 1, "none")
     for device in ("sm_80", "sm_90", "sm_100", "sm_120"):
-        for tp in (2, 8):
+        for tp in (2, 4, 8) if words[5] == "swigluoai" else (2, 8):
             if int(words[2]) % tp == 0:
                 yield device, (tp, 1, "none")
         if int(words[3]) % 8 == 0:

@@ -31,12 +31,19 @@ class Layer:
         self.limit = 7 if self.function == "swigluoai" else None
         self.gated = self.function != "relu2"
         self.tp, self.ep, self.exchange = spread
-        self.inter = inter // self.tp
+        self.all_features, self.inter = inter, inter // self.tp
         self.experts = experts  # of all ranks: what routers are asked about
         self.device = device
         self.sm = int(device[3:]) if device.startswith("sm_") else 0
         self.platform = "cuda" if self.sm else device[:3]
         self.read_scheme(scheme)
+
+    def deal_as_vllm(self):
+        """Its loader of gpt-oss: as many groups of 32 a rank, the last padded; else even shares."""
+        if self.key == "mxfp4" and self.function == "swigluoai":
+            groups = -(-self.all_features // 32)
+            self.inter = 32 * -(-groups // self.tp)
+        return self
 
     def read_scheme(self, scheme):
         self.group, self.zeros, self.ordered, self.awq = 0, False, False, False

@@ -101,7 +101,9 @@ void check_row(Engine engine, const Row& row) {
   SCOPED_TRACE(row[0] + " on " + row[1] + ", " + row[2]);
   const auto whole = find_problem(problems(), row[0]);
   ASSERT_TRUE(whole) << whole.error().message();
-  const auto problem = rank_problem(*whole, parse_spread(row[2]));
+  // fewbit's own table has even shares only.
+  const Dealing dealing = engine == Engine::fewbit ? Dealing::even : dealing_of(engine, *whole);
+  const auto problem = rank_problem(*whole, parse_spread(row[2]), dealing);
   ASSERT_TRUE(problem) << problem.error().message();
   const auto device = describe_device(row[1]);
   ASSERT_TRUE(device) << device.error().message();

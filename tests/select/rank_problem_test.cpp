@@ -124,6 +124,41 @@ TEST(LegalSplits, ActOrderKeepsItsScalesWhole) {
             (std::vector<int>{1, 2, 4, 8, 16}));
 }
 
+// gpt-oss's loaders: ceil(90 groups / ranks) groups each, the last rank padded.
+TEST(LegalSplits, MxFp4OfGptOssIsPaddedToWholeGroups) {
+  MoeProblem whole = layer(2880, "mxfp4");
+  whole.hidden_size = 2880;
+  whole.activation = {.kind = Activation::swigluoai};
+  ASSERT_EQ(dealing_of(Engine::vllm, whole), Dealing::padded_units);
+  ASSERT_EQ(dealing_of(Engine::sglang, whole), Dealing::padded_units);
+  EXPECT_EQ(dealing_of(Engine::flashinfer, whole), Dealing::even);
+  const auto share = [&](int ranks) {
+    const auto one = rank_problem(whole, {.tensor = ranks}, Dealing::padded_units);
+    return one ? std::to_string(one->intermediate_size) : one.error().message();
+  };
+  EXPECT_EQ(share(2), "1440");
+  EXPECT_EQ(share(4), "736");
+  EXPECT_EQ(share(8), "384");
+  // 15 shares of 6 groups are all there are; 7 does not divide 2880.
+  EXPECT_EQ(
+      share(16),
+      "layer 3: intermediate_size 2880 in runs of 32 over 16 ranks, expected one of 1 to 6, 8 "
+      "to 10, 12, 15, 18, 30, 45, 90");
+  EXPECT_THAT(share(7), HasSubstr("2880 in runs of 32 over 7 ranks"));
+  EXPECT_EQ(tensor_sizes("marlin", whole, "sm_90"), (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_EQ(tensor_sizes("flashinfer_trtllm_mxfp4", whole, "sm_100"),
+            (std::vector<int>{1, 2, 4, 8}));
+  const auto splits =
+      legal_splits(*find_backend("marlin"), whole, *describe_device("sm_90"), counts);
+  EXPECT_EQ(refusals_text(splits.tensor[4].refusals),
+            "shape: needs 16 shares of 192, whole groups of 32, in intermediate_size, has 15 in "
+            "2880");
+  // Other models' loaders cut evenly.
+  whole.activation = {};
+  EXPECT_EQ(dealing_of(Engine::vllm, whole), Dealing::even);
+  EXPECT_EQ(tensor_sizes("marlin", whole, "sm_90"), (std::vector<int>{1, 2}));
+}
+
 // What runs here takes whole groups dealt unevenly.
 TEST(LegalSplits, OursMayBeUneven) {
   EXPECT_EQ(tensor_sizes("cpu_generic", layer(192, "nvfp4-w4a16"), "cpu:generic"),
