@@ -94,10 +94,10 @@ BYTES = {"F8_E4M3": 1, "F32": 4, "BF16": 2, "U8": 1, "I32": 4, "F16": 2}
 
 
 def write(folder, scheme, target):
-    """One layer of as many experts as fill `target` bytes."""
+    """One layer of as many experts as fill `target` bytes, in eights."""
     make, config = SCHEMES[scheme]
     parts, header, size, expert = [], {}, 0, 0
-    while size < target:
+    while size < target or expert % 8:
         for matrix in MATRICES:
             prefix = f"model.layers.0.mlp.experts.{expert}.{matrix}."
             for name, dtype, shape, pattern in make(prefix):

@@ -39,6 +39,7 @@ struct Buffers {
   AlignedBuffer source;
   AlignedBuffer out;
   AlignedBuffer scales;  // e4m3, as checkpoints have them: 1/64 to 448
+  std::vector<float> row_scales;
 };
 using SharedBuffers = std::shared_ptr<Buffers>;
 
@@ -155,17 +156,18 @@ RepackCase marlin_signed(std::string name, const SharedBuffers& buffers, WordSou
           }};
 }
 
-// Rows of 3056 columns, which fill no whole block of 64.
+// Rows of 3056 columns, which fill no whole block of 64; as many bytes as the grids below.
 RepackCase uneven_grid(std::string name, const SharedBuffers& buffers) {
+  constexpr std::int64_t all_experts = 2 * experts;
   const W4a16ScaleJob job{.source = W4a16Source::fp4_e8m0_k32,
                           .storage = BlockScaleStorage::plain,
-                          .experts = experts,
+                          .experts = all_experts,
                           .k = codes.k,
                           .grid = {.n = codes.n - 16, .k = codes.k / 32},
                           .rows = {.rows = codes.n - 16, .shift = codes.n / 2 - 8},
                           .columns = codes.n};
-  const std::int64_t read = experts * job.grid.n * job.grid.k;
-  const std::int64_t written = experts * codes.n * job.grid.k;
+  const std::int64_t read = all_experts * job.grid.n * job.grid.k;
+  const std::int64_t written = all_experts * codes.n * job.grid.k;
   return {.name = std::move(name),
           .read_bytes = read,
           .written_bytes = written,
@@ -270,7 +272,7 @@ TensorView view_of(DType dtype, Shape shape, std::span<const std::byte> memory) 
       .dtype = dtype, .shape = std::move(shape), .bytes = memory.first(bytes / 8), .device = {}};
 }
 
-// 2-bit codes and their scales of 64; with the memory of the result, as in the rows below.
+// 2-bit codes and their scales of 64; with the memory of the result.
 RepackCase q2(const SharedBuffers& buffers) {
   constexpr Dims all{.n = experts * codes.n, .k = codes.k};
   constexpr std::int64_t groups = all.k / 64;
@@ -287,22 +289,29 @@ RepackCase q2(const SharedBuffers& buffers) {
           }};
 }
 
+// In the memory of the result.
+Fp8Target fp8_target(Buffers& buffers, Dims all, Fp8RowScale scale) {
+  const std::size_t rows = scale == Fp8RowScale::none ? 0 : static_cast<std::size_t>(all.n);
+  buffers.row_scales.resize(rows);
+  return {.codes = buffers.out.span().first(static_cast<std::size_t>(all.n * all.k)),
+          .scales = buffers.row_scales};
+}
+
 RepackCase fp8_of_nvfp4(std::string name, const SharedBuffers& buffers, Fp8RowScale scale) {
   constexpr Dims all{.n = experts * codes.n, .k = codes.k};
   return {.name = std::move(name),
           .read_bytes = all.n * (all.k / 2 + all.k / 16),
           .written_bytes = all.n * all.k,
           .run = [=](Executor& executor) -> Result<void> {
-            const auto result = nvfp4_to_fp8_rows(
+            return nvfp4_to_fp8_rows(
                 {.codes = view_of(DType::u8, {all.n, all.k / 2}, buffers->source.span()),
                  .scales = view_of(DType::f8_e4m3, {all.n, all.k / 16}, buffers->scales.span()),
                  .global_scale = 0x1p-8F},
-                all, scale, executor);
-            return result ? Result<void>() : result.error();
+                all, scale, fp8_target(*buffers, all, scale), executor);
           }};
 }
 
-RepackCase fp8_of_bf16() {
+RepackCase fp8_of_bf16(const SharedBuffers& buffers) {
   constexpr Dims all{.n = experts * codes.n / 2, .k = codes.k};  // as many bytes as there are
   auto weights = std::make_shared<std::vector<std::uint16_t>>();
   std::uint32_t state = 1;
@@ -315,10 +324,9 @@ RepackCase fp8_of_bf16() {
           .read_bytes = all.n * all.k * 2,
           .written_bytes = all.n * all.k,
           .run = [=](Executor& executor) -> Result<void> {
-            const auto result = bf16_to_fp8_rows(
+            return bf16_to_fp8_rows(
                 view_of(DType::bf16, {all.n, all.k}, std::as_bytes(std::span(*weights))), all,
-                executor);
-            return result ? Result<void>() : result.error();
+                fp8_target(*buffers, all, Fp8RowScale::per_row), executor);
           }};
 }
 
@@ -405,7 +413,7 @@ Result<std::vector<RepackCase>> repack_cases(IsaLevel isa) {
       q2(b),
       fp8_of_nvfp4("nvfp4 to fp8", b, Fp8RowScale::none),
       fp8_of_nvfp4("nvfp4 to fp8, a scale a row", b, Fp8RowScale::per_row),
-      fp8_of_bf16(),
+      fp8_of_bf16(b),
       marlin_rows("marlin 4-bit, rows", b, 4),
       marlin_rows("marlin 8-bit, rows", b, 8),
       marlin_scale_rows(b),

@@ -4,6 +4,10 @@
 
 #include <fmt/format.h>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -102,7 +106,18 @@ void print_note(const Checkpoint& source, const PrepareReport& report) {
   print_err("note: eval and generate do not run this model: {}\n", family.error().what);
 }
 
+// Every expert takes and gives back the same sizes: the allocator keeps them, where glibc's would
+// return each to the system and have it cleared page by page for the next expert.
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  constexpr int largest_kept = 32 << 20;
+  mallopt(M_MMAP_THRESHOLD, largest_kept);
+  mallopt(M_TRIM_THRESHOLD, 2 * largest_kept);
+#endif
+}
+
 Result<int> run_prepare(Options& options) {
+  keep_freed_memory();
   FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
   FEWBIT_TRY(options.prepare.exchange, exchange_from_name(options.exchange));
   if (!options.device.empty()) {

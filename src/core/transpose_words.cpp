@@ -49,6 +49,12 @@ void transpose_4x4(const std::uint32_t* in, std::uint32_t* out) {
 #undef FEWBIT_SHUFFLE
 
 void transpose_tile(const Matrix& matrix, std::size_t row, std::size_t column) {
+  // Rows lie pages apart, where no hardware looks ahead: the lines of the next tile.
+  if (row + 2 * tile <= matrix.rows) {
+    for (std::size_t i = 0; i < tile; ++i) {
+      __builtin_prefetch(matrix.source(row + tile + i, column));
+    }
+  }
   std::uint32_t in[tile * tile];
   std::uint32_t out[tile * tile];
   for (std::size_t i = 0; i < tile; ++i) {

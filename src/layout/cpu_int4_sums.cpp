@@ -65,6 +65,26 @@ CodeSums sum_codes(WordSource source, Dims dims, std::span<const std::byte> word
   return sum_awq(dims.n, words.data() + (first.k * dims.n + first.n) / 2, count);
 }
 
+// Eight bytes at a time; a byte holds the sums of 8 of them.
+std::int32_t sum_row(const std::byte* codes, std::int64_t bytes, bool signed_codes) {
+  constexpr std::uint64_t nibbles = 0x0f0f0f0f0f0f0f0fU;
+  constexpr std::uint64_t even_bytes = 0x00ff00ff00ff00ffU;
+  const std::uint64_t flip = signed_codes ? 0x8888888888888888U : 0U;
+  std::int32_t sum = 0;
+  for (std::int64_t first = 0; first < bytes; first += 64) {
+    std::uint64_t lanes = 0;
+    for (std::int64_t at = first; at < std::min(first + 64, bytes); at += 8) {
+      std::uint64_t eight = 0;
+      std::memcpy(&eight, codes + at, sizeof eight);
+      eight ^= flip;
+      lanes += (eight & nibbles) + (eight >> 4U & nibbles);
+    }
+    const std::uint64_t pairs = (lanes & even_bytes) + (lanes >> 8U & even_bytes);
+    sum += static_cast<std::int32_t>(pairs * 0x0001000100010001U >> 48U);
+  }
+  return sum;
+}
+
 std::array<std::int8_t, sum_columns> column_codes(WordSource source, Dims dims,
                                                   std::span<const std::byte> words,
                                                   std::int64_t first_n, std::int64_t k) {

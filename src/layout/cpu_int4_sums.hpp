@@ -26,4 +26,7 @@ std::array<std::int8_t, sum_columns> column_codes(WordSource source, Dims dims,
                                                   std::span<const std::byte> words,
                                                   std::int64_t first_n, std::int64_t k);
 
+// Sum of the unsigned codes of so many bytes, two a byte; signed_codes: 8 is added to each.
+std::int32_t sum_row(const std::byte* codes, std::int64_t bytes, bool signed_codes);
+
 }  // namespace fewbit

@@ -27,6 +27,7 @@
 #include "layout/ordered_blocks.hpp"
 #include "layout/ordered_strips.hpp"
 #include "layout/pack.hpp"
+#include "layout/pack_fast_zeros.hpp"
 
 namespace fewbit {
 namespace {
@@ -208,6 +209,12 @@ std::int64_t marlin_repack_fp8(const MarlinFp8Job& job, const PaddedMatrix& matr
 void marlin_zero_points(const MarlinCodes& codes, const PaddedMatrix& groups,
                         std::span<const std::byte> words, std::span<std::byte> out) {
   const bool act8 = is_act8(codes);
+  if (codes.bits == 4 && !act8 && groups.from == groups.to) {
+    const std::int64_t blocks = groups.to.k * (groups.to.n / 64);
+    pack_zeros(packing_isa())(
+        {.source = codes.source, .words = words.data(), .blocks = blocks, .out = out.data()});
+    return;
+  }
   if (codes.source == WordSource::gptq) {
     codes.bits == 4 ? move_zeros<ColumnWords<4>>(act8, groups, words, out)
                     : move_zeros<ColumnWords<8>>(act8, groups, words, out);

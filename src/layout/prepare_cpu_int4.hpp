@@ -9,6 +9,7 @@
 #include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/tensor.hpp"
+#include "layout/code_rows.hpp"
 #include "layout/place.hpp"
 #include "layout/word_source.hpp"
 
@@ -25,6 +26,14 @@ struct CpuInt4Result {
   Tensor blocks;  // u8 [experts, n/32, k/block_k, 16 * block_k + 128]  CpuInt4Blocks
   Tensor scales;  // f32 [experts, n/32, groups, 32]  CpuInt4Groups
   Tensor zeros;   // i8, as scales
+};
+
+// The same from rows of codes, as canonical weights have them; one expert.
+struct CpuInt4Rows {
+  std::span<const CodeRows> parts;     // all rows of the matrix
+  bool signed_codes = false;           // 8 is added
+  TensorView scales;                   // f16 or bf16 [1, groups, n]
+  std::span<const std::int8_t> zeros;  // [n, groups], of unsigned codes; empty: 8
 };
 
 // Where they go, of those sizes.
@@ -44,5 +53,8 @@ Result<CpuInt4Result> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims,
 // The same into memory that there is; invalid_argument: its size.
 Result<void> prepare_cpu_int4(const CpuInt4Matrix& matrix, Dims dims, std::int64_t group_size,
                               const CpuInt4Output& out, Executor& executor = serial_executor());
+
+Result<void> prepare_cpu_int4_rows(const CpuInt4Rows& rows, Dims dims, std::int64_t group_size,
+                                   const CpuInt4Output& out);
 
 }  // namespace fewbit

@@ -3,159 +3,26 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
 #include "core/checked.hpp"
-#include "core/float_convert.hpp"
-#include "layout/byte_survey.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/parallel_ranges.hpp"
 #include "layout/row_major.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/swizzle_128x4.hpp"
+#include "layout/w4a16_encoding.hpp"
 #include "layout/w4a16_scale.hpp"
 
 namespace fewbit {
 namespace {
-
-using ByteTable = std::array<std::byte, 256>;
-
-std::int64_t source_bytes(const W4a16ScaleJob& job) {
-  return job.storage == BlockScaleStorage::plain ? RowMajor<8>::bytes(job.grid)
-                                                 : Swizzle128x4<8>::bytes(job.grid);
-}
-
-std::int64_t source_place(const W4a16ScaleJob& job, std::int64_t row, std::int64_t group) {
-  return job.storage == BlockScaleStorage::plain
-             ? RowMajor<8>::place(job.grid, row, group).byte
-             : Swizzle128x4<8>::place(job.grid, row, group).byte;
-}
-
-// Calls visit(bytes) for the scales of the rows of all experts from `begin` to `end`, padding left
-// out.
-template <class Visit>
-void visit_rows(const W4a16ScaleJob& job, const std::byte* scales, std::int64_t begin,
-                std::int64_t end, const Visit& visit) {
-  if (source_bytes(job) == job.grid.n * job.grid.k) {
-    // Without padding any part of them is as good as these rows.
-    visit(std::span(scales + begin * job.grid.k,
-                    static_cast<std::size_t>((end - begin) * job.grid.k)));
-    return;
-  }
-  std::vector<std::byte> row_bytes(static_cast<std::size_t>(job.grid.k));
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::byte* const expert = scales + row / job.grid.n * source_bytes(job);
-    for (std::int64_t group = 0; group < job.grid.k; ++group) {
-      row_bytes[static_cast<std::size_t>(group)] =
-          expert[source_place(job, row % job.grid.n, group)];
-    }
-    visit(std::span<const std::byte>(row_bytes));
-  }
-}
-
-// All scales of a job, to be asked what they hold: each question reads them once.
-class Survey {
- public:
-  Survey(const W4a16ScaleJob& job, std::span<const std::byte> scales, Executor& executor)
-      : job_(job), scales_(scales), executor_(executor) {}
-
-  ByteRange extent() const {
-    return ask(ByteRange{.first = 255, .last = 0}, extent_of, [](ByteRange a, ByteRange b) {
-      return ByteRange{.first = std::min(a.first, b.first), .last = std::max(a.last, b.last)};
-    });
-  }
-  std::int64_t count(ByteRange range) const {
-    return ask(
-        std::int64_t{0},
-        [range](std::span<const std::byte> bytes) { return count_between(bytes, range); },
-        [](std::int64_t a, std::int64_t b) { return a + b; });
-  }
-  std::uint8_t largest(ByteRange range) const {
-    return ask(
-        std::uint8_t{0},
-        [range](std::span<const std::byte> bytes) { return largest_between(bytes, range); },
-        [](std::uint8_t a, std::uint8_t b) { return std::max(a, b); });
-  }
-
- private:
-  template <class Answer, class Question, class Join>
-  Answer ask(Answer none, const Question& question, const Join& join) const {
-    constexpr std::int64_t part_bytes = 1 << 16;
-    const std::int64_t part_rows = std::max<std::int64_t>(part_bytes / job_.grid.k, 1);
-    const std::int64_t rows = job_.experts * job_.grid.n;
-    std::vector<Answer> of_part(static_cast<std::size_t>(ceil_div(rows, part_rows)), none);
-    parallel_ranges(executor_, std::ssize(of_part), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = begin; part < end; ++part) {
-        Answer& answer = of_part[static_cast<std::size_t>(part)];
-        visit_rows(
-            job_, scales_.data(), part * part_rows, std::min((part + 1) * part_rows, rows),
-            [&](std::span<const std::byte> bytes) { answer = join(answer, question(bytes)); });
-      }
-    });
-    for (const Answer& answer : of_part) none = join(none, answer);
-    return none;
-  }
-
-  const W4a16ScaleJob& job_;
-  std::span<const std::byte> scales_;
-  Executor& executor_;
-};
-
-// Positive e4m3 scales rise with their bytes.
-constexpr ByteRange positive_f8{.first = 0x01, .last = 0x7e};
-constexpr ByteRange negative_f8{.first = 0x81, .last = 0xfe};
-
-// What becomes of each byte, and which bytes there are.
-struct Encoding {
-  ByteTable table{};
-  ByteRange extent;
-};
-
-Encoding encode_nvfp4(const Survey& survey, const W4a16ScaleJob& job, W4a16ScaleReport& report) {
-  Encoding encoding{.table = {}, .extent = survey.extent()};
-  std::uint8_t largest = encoding.extent.last;
-  if (largest > positive_f8.last) {
-    largest = survey.largest(positive_f8);
-    report.negative_scales = survey.count(negative_f8);
-    report.nan_scales = survey.count({0x7f, 0x7f}) + survey.count({0xff, 0xff});
-  }
-  // The engines never rescale for f16; with factors of their own experts need not follow them.
-  const DType rule =
-      job.factors == W4a16Factors::of_each_expert ? DType::bf16 : job.activation_dtype;
-  report.factor = nvfp4_scale_factor(f8_e4m3_to_f32(largest), rule);
-  ByteRange flushed{.first = positive_f8.first, .last = 0};
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::uint8_t encoded =
-        nvfp4_scale_byte(f8_e4m3_to_f32(static_cast<std::uint8_t>(byte)), report.factor);
-    encoding.table[byte] = std::byte{encoded};
-    if (encoded == 0 && byte <= positive_f8.last) flushed.last = static_cast<std::uint8_t>(byte);
-  }
-  if (flushed.last >= encoding.extent.first && flushed.last != 0) {
-    report.flushed_scales = survey.count(flushed);
-  }
-  return encoding;
-}
-
-Encoding encode_e8m0(const Survey& survey, W4a16ScaleReport& report) {
-  constexpr std::uint8_t nan = 255;
-  Encoding encoding{.table = {}, .extent = survey.extent()};
-  ByteRange clamped{.first = nan, .last = nan - 1};
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::uint8_t encoded = e8m0_scale_byte(static_cast<std::uint8_t>(byte));
-    encoding.table[byte] = std::byte{encoded};
-    if (encoded != byte) clamped.first = std::min(clamped.first, static_cast<std::uint8_t>(byte));
-  }
-  if (encoding.extent.last >= clamped.first) {
-    report.clamped_scales = survey.count(clamped);
-    report.nan_scales = survey.count({nan, nan});
-  }
-  return encoding;
-}
 
 // At most 64 columns of one expert, which both orders keep within themselves.
 template <ScaleOrder order>
@@ -231,28 +98,77 @@ ElementMap map_scales(const W4a16ScaleJob& job) {
                  : map_grid<Swizzle128x4<8>, ScaleOrder::single>(job, block);
 }
 
+// Of 64 rows beside each other, to the 64 columns of a block.
+template <ScaleOrder order>
+ElementMap map_strip(const W4a16ScaleJob& job) {
+  using Grid = ByteScaleGrid<order>;
+  ElementMap map = map_layouts<RowMajor<8>, Grid>({.n = block_columns, .k = job.grid.k},
+                                                  {.n = block_columns, .k = 64});
+  map.out = place_of<Grid>({.n = job.out_columns(), .k = job.grid.k});
+  return map;
+}
+
+// Blocks that are there in the source or in the result only in part.
+class OddBlocks {
+ public:
+  OddBlocks(const W4a16ScaleJob& job, const ScaleEncoding& encoding)
+      : job_(job), encoding_(encoding), blocks_(odd_blocks(job)) {
+    if (blocks_.empty() || job.storage != BlockScaleStorage::plain) return;
+    ElementMap map =
+        grouped() ? map_strip<ScaleOrder::grouped>(job) : map_strip<ScaleOrder::single>(job);
+    encode(map, encoding);
+    map.present.first = 0;  // of rows that are missing
+    strip_.emplace(std::move(map), packing_isa());
+  }
+
+  std::int64_t count() const { return std::ssize(blocks_); }
+
+  void run(std::int64_t index, const std::byte* in, std::byte* out) const {
+    const std::int64_t block = blocks_[static_cast<std::size_t>(index)];
+    const std::int64_t first = block * block_columns;
+    if (!strip_ || first + block_columns > job_.out_columns()) {
+      grouped() ? permute_block<ScaleOrder::grouped>(job_, block, encoding_.table, in, out)
+                : permute_block<ScaleOrder::single>(job_, block, encoding_.table, in, out);
+      return;
+    }
+    // Zeros encode to zeros.
+    std::vector<std::byte> rows(static_cast<std::size_t>(block_columns * job_.grid.k));
+    for (std::int64_t i = 0; i < std::min(block_columns, job_.grid.n - first); ++i) {
+      std::memcpy(rows.data() + i * job_.grid.k,
+                  in + source_place(job_, job_.rows.source(first + i), 0),
+                  static_cast<std::size_t>(job_.grid.k));
+    }
+    strip_->run_all(rows.data(), out + first);
+  }
+
+  static void encode(ElementMap& map, const ScaleEncoding& encoding) {
+    map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
+    map.present = encoding.extent;
+  }
+
+ private:
+  bool grouped() const { return order_of(job_) == ScaleOrder::grouped; }
+
+  const W4a16ScaleJob& job_;
+  const ScaleEncoding& encoding_;
+  std::vector<std::int64_t> blocks_;
+  std::optional<ElementMover> strip_;
+};
+
 // That many experts, one after another at `from` and at out.
-void permute_experts(const W4a16ScaleJob& job, const Encoding& encoding, std::int64_t experts,
+void permute_experts(const W4a16ScaleJob& job, const ScaleEncoding& encoding, std::int64_t experts,
                      const std::byte* from, std::byte* out, Executor& executor) {
   ElementMap map = map_scales(job);
-  map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
-  map.present = encoding.extent;
+  OddBlocks::encode(map, encoding);
   const ElementMover mover(std::move(map), packing_isa());
-  const bool grouped = order_of(job) == ScaleOrder::grouped;
-  const auto permute =
-      grouped ? permute_block<ScaleOrder::grouped> : permute_block<ScaleOrder::single>;
-  const std::vector<std::int64_t> odd = odd_blocks(job);
-  const std::int64_t tasks = mover.tasks() + std::ssize(odd);
+  const OddBlocks odd(job, encoding);
+  const std::int64_t tasks = mover.tasks() + odd.count();
   parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::byte* const in = from + i / tasks * source_bytes(job);
       std::byte* const to = out + i / tasks * job.out_columns() * job.grid.k;
       const std::int64_t task = i % tasks;
-      if (task < mover.tasks()) {
-        mover.run(task, in, to);
-      } else {
-        permute(job, odd[static_cast<std::size_t>(task - mover.tasks())], encoding.table, in, to);
-      }
+      task < mover.tasks() ? mover.run(task, in, to) : odd.run(task - mover.tasks(), in, to);
     }
   });
 }
@@ -267,7 +183,7 @@ std::int64_t cut_columns(const W4a16ScaleJob& job) {
   return cut;
 }
 
-Result<void> permute_in_place(const W4a16ScaleJob& job, const Encoding& encoding,
+Result<void> permute_in_place(const W4a16ScaleJob& job, const ScaleEncoding& encoding,
                               std::span<std::byte> scales, Executor& executor) {
   const auto bytes = static_cast<std::size_t>(source_bytes(job));
   FEWBIT_TRY(AlignedBuffer copy, AlignedBuffer::allocate(bytes));
@@ -282,25 +198,94 @@ Result<void> permute_in_place(const W4a16ScaleJob& job, const Encoding& encoding
 
 namespace {
 
-// Of experts with one encoding.
-Result<W4a16ScaleReport> prepare_alike(const W4a16ScaleJob& job,
-                                       std::span<const std::byte> block_scales,
-                                       std::span<std::byte> out, Executor& executor) {
+W4a16ScaleReport sizes_report(const W4a16ScaleJob& job) {
   W4a16ScaleReport report;
   report.block_scales = job.experts * job.grid.n * job.grid.k;
   const std::int64_t cut = order_of(job) == ScaleOrder::grouped
                                ? cut_columns<ScaleOrder::grouped>(job)
                                : cut_columns<ScaleOrder::single>(job);
   report.cut_scales = job.experts * job.grid.k * cut;
-  const Survey survey(job, block_scales, executor);
-  const Encoding encoding = job.source == W4a16Source::fp4_e8m0_k32
-                                ? encode_e8m0(survey, report)
-                                : encode_nvfp4(survey, job, report);
-  if (out.data() == block_scales.data()) {
-    FEWBIT_TRY(permute_in_place(job, encoding, out, executor));
-  } else {
-    permute_experts(job, encoding, job.experts, block_scales.data(), out.data(), executor);
+  return report;
+}
+
+// Some of the experts, which the caches hold: read twice, from memory once.
+struct Batch {
+  W4a16ScaleJob job;  // of these experts
+  std::span<const std::byte> scales;
+  std::byte* out;
+  W4a16ScaleReport report;
+};
+
+std::vector<Batch> batches_of(const W4a16ScaleJob& job, std::span<const std::byte> scales,
+                              std::span<std::byte> out) {
+  constexpr std::int64_t batch_bytes = 1 << 19;
+  const std::int64_t each = std::max<std::int64_t>(batch_bytes / source_bytes(job), 1);
+  const std::int64_t out_bytes = job.out_columns() * job.grid.k;
+  std::vector<Batch> batches;
+  for (std::int64_t first = 0; first < job.experts; first += each) {
+    Batch batch{.job = job,
+                .scales = scales.subspan(static_cast<std::size_t>(first * source_bytes(job))),
+                .out = out.data() + first * out_bytes,
+                .report = {}};
+    batch.job.experts = std::min(each, job.experts - first);
+    batches.push_back(std::move(batch));
   }
+  return batches;
+}
+
+void add_counts(W4a16ScaleReport& all, const W4a16ScaleReport& one) {
+  all.nan_scales += one.nan_scales;
+  all.negative_scales += one.negative_scales;
+  all.flushed_scales += one.flushed_scales;
+  all.clamped_scales += one.clamped_scales;
+}
+
+// Batches for themselves where there are enough of them for all threads.
+template <class Fn>
+void each_batch(std::vector<Batch>& batches, Executor& executor, const Fn& fn) {
+  if (std::ssize(batches) < 2 * executor.threads()) {
+    for (Batch& batch : batches) fn(batch, executor);
+    return;
+  }
+  parallel_for(executor, static_cast<int>(batches.size()),
+               [&](int i) { fn(batches[static_cast<std::size_t>(i)], serial_executor()); });
+}
+
+// All experts have the factor of the largest scale: a batch that was given another one before that
+// was met is done again.
+void permute_batches(const W4a16ScaleJob& job, std::vector<Batch>& batches,
+                     W4a16ScaleReport& report, Executor& executor) {
+  std::atomic<std::uint8_t> largest = 0;
+  const auto prepare = [&](Batch& batch, Executor& threads) {
+    batch.report = {};
+    const ScaleEncoding encoding =
+        encode_scales(batch.job, batch.scales, largest.load(), threads, batch.report);
+    std::uint8_t known = largest.load();
+    while (known < encoding.largest && !largest.compare_exchange_weak(known, encoding.largest)) {
+    }
+    permute_experts(batch.job, encoding, batch.job.experts, batch.scales.data(), batch.out,
+                    threads);
+  };
+  each_batch(batches, executor, prepare);
+  report.factor = scale_factor(job, largest.load());
+  each_batch(batches, executor, [&](Batch& batch, Executor& threads) {
+    if (batch.report.factor != report.factor) prepare(batch, threads);
+  });
+  for (const Batch& batch : batches) add_counts(report, batch.report);
+}
+
+// Of experts with one encoding.
+Result<W4a16ScaleReport> prepare_alike(const W4a16ScaleJob& job,
+                                       std::span<const std::byte> block_scales,
+                                       std::span<std::byte> out, Executor& executor) {
+  W4a16ScaleReport report = sizes_report(job);
+  if (out.data() != block_scales.data()) {
+    std::vector<Batch> batches = batches_of(job, block_scales, out);
+    permute_batches(job, batches, report, executor);
+    return report;
+  }
+  const ScaleEncoding encoding = encode_scales(job, block_scales, 0, executor, report);
+  FEWBIT_TRY(permute_in_place(job, encoding, out, executor));
   return report;
 }
 

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/float_convert.hpp"
+#include "layout/element_mover.hpp"
+#include "layout/pack_fast_fp8.hpp"
 #include "layout/parallel_ranges.hpp"
 
 namespace fewbit {
@@ -102,6 +105,86 @@ TEST(Fp8RowsTest, WrongSizesAndDtypesAreRefused) {
   EXPECT_EQ(nvfp4({.n = 2, .k = 32}, {2, 2}).error().message(),
             "codes: holds 24 bytes, expected 32 for shape [2, 16]");
   EXPECT_FALSE(nvfp4({.n = 0, .k = 32}, {2, 2}));
+}
+
+std::vector<const Fp8Kernels*> kernels_here() {
+  std::vector<const Fp8Kernels*> all;
+  const IsaLevel here = packing_isa();
+  for (const IsaLevel level : {IsaLevel::avx2, IsaLevel::avx512}) {
+    if (here >= level) all.push_back(&fp8_kernels(level));
+  }
+  return all;
+}
+
+// Any bits of weights, scales and factors, infinities and NaN among them.
+TEST(Fp8RowsTest, EveryKernelGivesTheBitsOfThePortableOne) {
+  std::mt19937 random(5);
+  const Fp8Kernels& plain = fp8_kernels(IsaLevel::generic);
+  for (const Fp8Kernels* fast : kernels_here()) {
+    for (int round = 0; round < 300; ++round) {
+      const auto k = static_cast<std::int64_t>(1 + random() % 200);
+      std::vector<std::uint16_t> weights(static_cast<std::size_t>(k));
+      for (auto& weight : weights) weight = static_cast<std::uint16_t>(random());
+      const auto* row = reinterpret_cast<const std::byte*>(weights.data());
+      EXPECT_EQ(fast->largest_bf16(row, k), plain.largest_bf16(row, k));
+      const float inverse = std::ldexp(1.0F + static_cast<float>(random() % 1000) / 1000.0F,
+                                       static_cast<int>(random() % 60) - 30);
+      Bytes want(weights.size() + 1, 0xee);
+      Bytes got = want;
+      plain.from_bf16(row, k, inverse, reinterpret_cast<std::byte*>(want.data()));
+      fast->from_bf16(row, k, inverse, reinterpret_cast<std::byte*>(got.data()));
+      ASSERT_EQ(got, want) << k << " weights times " << inverse;
+    }
+  }
+}
+
+TEST(Fp8RowsTest, EveryKernelGivesTheBitsOfThePortableOneForNvfp4) {
+  std::mt19937 random(6);
+  const Fp8Kernels& plain = fp8_kernels(IsaLevel::generic);
+  std::vector<float> steps(256);
+  Fp8Tables tables{};
+  for (auto& table : tables) {
+    for (auto& code : table) code = static_cast<std::byte>(random());
+  }
+  for (const Fp8Kernels* fast : kernels_here()) {
+    for (int round = 0; round < 300; ++round) {
+      const auto count = static_cast<std::int64_t>(1 + random() % 20);
+      const float global = std::ldexp(1.0F + static_cast<float>(random() % 1000) / 1000.0F,
+                                      static_cast<int>(random() % 280) - 140);
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        steps[s] = f8_e4m3_to_f32(static_cast<std::uint8_t>(s)) * global;
+      }
+      Bytes codes(static_cast<std::size_t>(8 * count));
+      Bytes scales(static_cast<std::size_t>(count));
+      for (auto& code : codes) code = static_cast<std::uint8_t>(random());
+      for (auto& scale : scales) scale = static_cast<std::uint8_t>(random());
+      const Nvfp4Groups groups{.codes = reinterpret_cast<const std::byte*>(codes.data()),
+                               .scales = reinterpret_cast<const std::byte*>(scales.data()),
+                               .steps = steps.data(),
+                               .count = count};
+      EXPECT_EQ(fast->largest_nvfp4(groups), plain.largest_nvfp4(groups));
+      const float inverse = std::ldexp(1.3F, static_cast<int>(random() % 40) - 20);
+      Bytes want(static_cast<std::size_t>(16 * count + 1), 0xee);
+      Bytes got = want;
+      plain.from_nvfp4(groups, inverse, reinterpret_cast<std::byte*>(want.data()));
+      fast->from_nvfp4(groups, inverse, reinterpret_cast<std::byte*>(got.data()));
+      ASSERT_EQ(got, want) << count << " groups, global " << global << ", times " << inverse;
+      plain.look_up(groups, tables, reinterpret_cast<std::byte*>(want.data()));
+      fast->look_up(groups, tables, reinterpret_cast<std::byte*>(got.data()));
+      ASSERT_EQ(got, want) << count << " groups";
+    }
+  }
+}
+
+TEST(Fp8RowsTest, MemoryOfTheCallerIsMeasured) {
+  const std::vector<std::uint16_t> weights(6);
+  Bytes codes(6);
+  std::vector<float> scales(1);
+  const auto done = bf16_to_fp8_rows(
+      view_of(DType::bf16, {2, 3}, weights), {.n = 2, .k = 3},
+      Fp8Target{.codes = std::as_writable_bytes(std::span(codes)), .scales = scales});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(), "result: 6 codes and 1 scales, expected 6 and 2");
 }
 
 // Weights around 0.02, the size of most, in three rows.

@@ -13,6 +13,7 @@
 #include "layout/awq_words.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/column_words.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/layout_properties.hpp"
 #include "layout/marlin_8bit.hpp"
@@ -23,6 +24,7 @@
 #include "layout/marlin_scales.hpp"
 #include "layout/marlin_zeros.hpp"
 #include "layout/pack.hpp"
+#include "layout/pack_fast_zeros.hpp"
 #include "layout/prepare_marlin.hpp"
 #include "layout/strip_rows.hpp"
 
@@ -212,6 +214,38 @@ TEST(MarlinLayoutTest, HasTheKnownWordsOfZeroPoints) {
   EXPECT_EQ(word<Zeros>(d, zero, 2), 0xdcba5432U);
   EXPECT_EQ(Zeros::place(d, 26, 0), (Place{.byte = 2 * 4 + 2, .bit = 4}));
   EXPECT_EQ((word<MarlinZeros<4, MarlinWordOrder::plain>>(d, zero, 0)), 0xb3a29180U);
+}
+
+template <WordSource source, Layout From>
+void expect_zero_blocks(Dims d) {
+  using Zeros = MarlinZeros<4, MarlinWordOrder::interleaved>;
+  std::mt19937_64 random(8);
+  std::vector<std::byte> words(static_cast<std::size_t>(From::bytes(d)));
+  for (auto& byte : words) byte = static_cast<std::byte>(random());
+  std::vector<std::byte> want(words.size());
+  pack<Zeros>(
+      d, [&](std::int64_t n, std::int64_t k) { return read_bits<4>(words, From::place(d, n, k)); },
+      want);
+  std::vector<PackZerosFn*> kernels = {pack_zeros_generic};
+  if (packing_isa() >= IsaLevel::avx2) kernels.push_back(pack_zeros(packing_isa()));
+  for (PackZerosFn* kernel : kernels) {
+    std::vector<std::byte> out(words.size() + 1, std::byte{0xee});
+    kernel({.source = source, .words = words.data(), .blocks = d.k * d.n / 64, .out = out.data()});
+    EXPECT_EQ(out.back(), std::byte{0xee});
+    out.pop_back();
+    EXPECT_EQ(out, want) << d.n << " x " << d.k;
+  }
+  std::vector<std::byte> out(words.size());
+  marlin_zero_points({.source = source}, {.from = d, .to = d, .parts_n = 1, .order = {}}, words,
+                     out);
+  EXPECT_EQ(out, want);
+}
+
+TEST(MarlinLayoutTest, ZeroPointsByBlocksAreThoseOfTheClosedForm) {
+  for (const Dims d : {Dims{.n = 64, .k = 1}, Dims{.n = 128, .k = 3}, Dims{.n = 960, .k = 7}}) {
+    expect_zero_blocks<WordSource::gptq, ColumnWords<4>>(d);
+    expect_zero_blocks<WordSource::awq, AwqWords<4>>(d);
+  }
 }
 
 TEST(MarlinLayoutTest, HalfATileFor8BitActivationsIsRefused) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "layout/cpu_int4_blocks.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/pack.hpp"
+#include "layout/row_major.hpp"
 
 namespace fewbit {
 namespace {
@@ -111,6 +113,59 @@ TEST(PrepareCpuInt4Test, CodesSumsScalesAndZeroPointsAreThoseOfGptqWords) {
   const auto symmetric = prepare_cpu_int4(matrix, dims, 32);
   ASSERT_TRUE(symmetric);
   expect_weights(*symmetric, false);
+}
+
+// One expert from rows, in two parts, whose codes are from 0 or have a sign.
+TEST(PrepareCpuInt4Test, RowsGiveTheBytesOfWords) {
+  const Source<AwqWords<4>, AwqWords<4>> source(0);
+  std::vector<std::int8_t> zeros;
+  for (std::int64_t n = 0; n < dims.n; ++n) {
+    for (std::int64_t g = 0; g < groups.k; ++g) {
+      zeros.push_back(static_cast<std::int8_t>(zero(0, n, g)));
+    }
+  }
+  const auto bytes = [](std::span<const std::byte> all) { return all.first(all.size() / 2); };
+  for (const bool with_zeros : {false, true}) {
+    CpuInt4Matrix matrix{.source = WordSource::awq,
+                         .words = view(DType::i32, {1, 96, 8}, bytes(source.words)),
+                         .scales = view(DType::bf16, {1, groups.k, groups.n},
+                                        bytes(std::as_bytes(std::span(source.scales)))),
+                         .zeros = view(DType::i32, {1, 3, 8}, bytes(source.zeros))};
+    if (!with_zeros) matrix.zeros.reset();
+    const auto want = prepare_cpu_int4(matrix, dims, 32);
+    ASSERT_TRUE(want) << want.error().message();
+    const auto same = [](const Tensor& tensor, const std::vector<std::byte>& got) {
+      return std::ranges::equal(tensor.view.bytes, got);
+    };
+    for (const bool signed_codes : {false, true}) {
+      std::vector<std::byte> rows(static_cast<std::size_t>(RowMajor<4>::bytes(dims)));
+      pack<RowMajor<4>>(
+          dims,
+          [&](std::int64_t n, std::int64_t k) { return code(0, n, k) ^ (signed_codes ? 8 : 0); },
+          rows);
+      const std::size_t cut = rows.size() / 64 * 24;
+      const CodeRows parts[] = {
+          {.codes = std::span(rows).first(cut), .dims = {.n = 24, .k = 96}, .first_n = 0},
+          {.codes = std::span(rows).subspan(cut), .dims = {.n = 40, .k = 96}, .first_n = 24}};
+      std::vector<std::byte> blocks(want->blocks.view.bytes.size());
+      std::vector<std::byte> scales(want->scales.view.bytes.size());
+      std::vector<std::byte> zeros_out(want->zeros.view.bytes.size());
+      CpuInt4Rows input{.parts = parts,
+                        .signed_codes = signed_codes,
+                        .scales = matrix.scales,
+                        .zeros = with_zeros ? std::span<const std::int8_t>(zeros)
+                                            : std::span<const std::int8_t>{}};
+      const CpuInt4Output out{.blocks = blocks, .scales = scales, .zeros = zeros_out};
+      const auto done = prepare_cpu_int4_rows(input, dims, 32, out);
+      ASSERT_TRUE(done) << done.error().message();
+      EXPECT_TRUE(same(want->blocks, blocks)) << with_zeros << signed_codes;
+      EXPECT_TRUE(same(want->scales, scales));
+      EXPECT_TRUE(same(want->zeros, zeros_out));
+      input.parts = std::span(parts).first(1);
+      EXPECT_EQ(prepare_cpu_int4_rows(input, dims, 32, out).error().message(),
+                "rows: 24, expected 64");
+    }
+  }
 }
 
 // Without zero points, too, the middle of the codes is 8.

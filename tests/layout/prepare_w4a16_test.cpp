@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "core/float_convert.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/backward_executor.hpp"
+#include "layout/element_mover.hpp"
 #include "layout/pack.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/w4a16_example.hpp"
@@ -167,6 +169,30 @@ TEST(PrepareW4a16Test, ReportsEveryScaleThatTheEncodingChanges) {
   // Row 0 of the source is row 64 of [gate; up]; its NaN is kept as the engines keep it.
   const std::int64_t place = GroupedByteScales::place(example.w13.grid, 64, 0).byte;
   EXPECT_EQ(example.w13.scales_out[at(place)], std::byte{0xff});
+}
+
+// Experts are surveyed some at a time: a largest scale that comes last rules those before it, an
+// expert of zeros none, whatever the number of threads.
+TEST(PrepareW4a16Test, TheLargestScaleOfAnyExpertRulesAll) {
+  constexpr std::int64_t experts = 4200;
+  const W4a16Input input = sizes(128, 64);  // half a MiB of scales are those of 1024 experts
+  W4a16Example example(input, experts);
+  const std::size_t one = example.w2.scales.size() / experts;
+  for (std::size_t i = 0; i < example.w2.scales.size(); ++i) {
+    example.w2.scales[i] = static_cast<std::byte>(i / one / 1024 == 1 ? 0 : 0x10 + i % 8);
+  }
+  example.w2.scales[(experts - 1) * one + 5] = std::byte{0x78};  // 256: f is 1
+  example.refresh();
+  EXPECT_EQ(prepare(example).w2.factor, 1.0F);
+  const auto serial = example.w2.scales_out;
+  const auto pool = make_thread_pool(2);
+  ASSERT_TRUE(pool);
+  std::ranges::fill(example.w2.scales_out, std::byte{0xee});
+  const auto threaded = prepare_w4a16(example.input, example.output(), packing_isa(), **pool);
+  ASSERT_TRUE(threaded) << threaded.error().message();
+  EXPECT_EQ(threaded->w2.factor, 1.0F);
+  EXPECT_EQ(example.w2.scales_out, serial);
+  EXPECT_EQ(serial[0], static_cast<std::byte>(nvfp4_scale_byte(f8_e4m3_to_f32(0x10), 1.0F)));
 }
 
 // An expert whose scales are all small loses none of them beside one with large ones: with a factor

@@ -9,7 +9,6 @@
 
 #include "core/checked.hpp"
 #include "core/convert.hpp"
-#include "layout/awq_words.hpp"
 #include "layout/code_rows.hpp"
 #include "layout/gptq_words.hpp"
 
@@ -34,12 +33,8 @@ void store_u32(std::span<std::byte> out, std::int64_t index, std::uint32_t word)
 template <Layout To>
 void move_codes(const Stack& stack, std::span<std::byte> out) {
   const Dims all{.n = stack.rows(), .k = stack.columns()};
-  std::int64_t first = 0;
-  for (const QuantizedTensor* part : stack.parts) {
-    move_code_rows<To>(
-        {.codes = part->codes.view.bytes, .dims = {.n = part->n, .k = part->k}, .first_n = first},
-        is_signed(part->scheme.weight), all, out);
-    first += part->n;
+  for (const CodeRows& rows : code_rows(stack)) {
+    move_code_rows<To>(rows, is_signed(stack.scheme().weight), all, out);
   }
 }
 
@@ -50,9 +45,6 @@ Result<void> check_whole(const Stack& stack, const char* what, std::int64_t code
   return Error{ErrorCode::invalid_argument,
                fmt::format("{} {}, expected a multiple of {}", codes, what, multiple), stack.name};
 }
-
-// Position of natural column c among the eight nibbles of AutoAWQ's word.
-constexpr int awq_position[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 std::int64_t zero_at(const QuantizedTensor& part, std::int64_t index) {
   const TensorView& view = part.zero_points.view;
@@ -67,6 +59,13 @@ std::int64_t zero_at(const QuantizedTensor& part, std::int64_t index) {
     default:
       return static_cast<std::uint8_t>(view.bytes[i]) + offset;
   }
+}
+
+Error bad_zero(const Stack& stack, std::int64_t zero, std::int64_t row) {
+  return {
+      ErrorCode::unsupported,
+      fmt::format("zero point {} of row {}, expected one of {} bits", zero, row, bits_of(stack)),
+      stack.name};
 }
 
 Result<std::vector<float>> scales_f32(const QuantizedTensor& part) {
@@ -173,14 +172,33 @@ Result<void> unsigned_rows(const Stack& stack, std::span<std::byte> out) {
   return {};
 }
 
-Result<OwnedTensor> awq_words(const Stack& stack) {
-  FEWBIT_TRY(check_whole(stack, "rows", stack.rows(), 8));
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::i32, {1, stack.columns(), stack.rows() / 8}));
-  move_codes<AwqWords<4>>(stack, out.bytes);
-  return out;
+std::vector<CodeRows> code_rows(const Stack& stack) {
+  std::vector<CodeRows> rows;
+  std::int64_t first = 0;
+  for (const QuantizedTensor* part : stack.parts) {
+    rows.push_back(
+        {.codes = part->codes.view.bytes, .dims = {.n = part->n, .k = part->k}, .first_n = first});
+    first += part->n;
+  }
+  return rows;
 }
 
-Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order) {
+Result<std::vector<std::int8_t>> zero_rows(const Stack& stack) {
+  const std::int64_t most = (std::int64_t{1} << bits_of(stack)) - 1;
+  std::vector<std::int8_t> zeros;
+  for (const QuantizedTensor* part : stack.parts) {
+    for (std::int64_t i = 0; i < part->n * stack.groups(); ++i) {
+      const std::int64_t zero = zero_at(*part, i);
+      if (zero < 0 || zero > most) {
+        return bad_zero(stack, zero, std::ssize(zeros) / stack.groups());
+      }
+      zeros.push_back(static_cast<std::int8_t>(zero));
+    }
+  }
+  return zeros;
+}
+
+Result<OwnedTensor> zero_words(const Stack& stack) {
   const std::int64_t bits = bits_of(stack);
   const std::int64_t per_word = 32 / bits;
   const std::int64_t words = stack.rows() / per_word;
@@ -188,14 +206,11 @@ Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order) {
   std::int64_t row = 0;
   for (const QuantizedTensor* part : stack.parts) {
     for (std::int64_t i = 0; i < part->n; ++i, ++row) {
-      const std::int64_t slot = order == ZeroOrder::awq ? awq_position[row % 8] : row % per_word;
+      const std::int64_t slot = row % per_word;
       for (std::int64_t g = 0; g < stack.groups(); ++g) {
         const std::int64_t zero = zero_at(*part, i * stack.groups() + g);
         if (zero < 0 || zero >= std::int64_t{1} << bits) {
-          return Error{
-              ErrorCode::unsupported,
-              fmt::format("zero point {} of row {}, expected one of {} bits", zero, row, bits),
-              stack.name};
+          return bad_zero(stack, zero, row);
         }
         const std::int64_t at = g * words + row / per_word;
         store_u32(out.bytes, at,

@@ -9,6 +9,7 @@
 
 #include "canonical/grid.hpp"
 #include "fewbit/quantized.hpp"
+#include "layout/code_rows.hpp"
 #include "select/moe_plan.hpp"
 
 namespace fewbit::foreign {
@@ -45,15 +46,16 @@ struct Padding {
 // Integer codes without sign: 8 (or 128) is added to signed ones and to their zero points.
 // i32 [1, k * bits/32, n], k in the words' order.
 Result<OwnedTensor> gptq_words(const Stack& stack);
-// i32 [1, k, n/8] of 4-bit codes in AutoAWQ's order.
-Result<OwnedTensor> awq_words(const Stack& stack);
 // i32 [1, n, k/8] of 4-bit codes.
 Result<OwnedTensor> row_words(const Stack& stack);
 // The same into memory of n * k/2 bytes.
 Result<void> unsigned_rows(const Stack& stack, std::span<std::byte> out);
-// i32 [1, groups, n * bits/32]: zero points, n in order or in AutoAWQ's.
-enum class ZeroOrder { plain, awq };
-Result<OwnedTensor> zero_words(const Stack& stack, ZeroOrder order);
+// i32 [1, groups, n * bits/32]: zero points.
+Result<OwnedTensor> zero_words(const Stack& stack);
+// The same a byte each: [n, groups].
+Result<std::vector<std::int8_t>> zero_rows(const Stack& stack);
+// Its parts, one below the other.
+std::vector<CodeRows> code_rows(const Stack& stack);
 // Error unsupported: without stored zero points the one of all codes is not the middle.
 Result<void> check_middle_zero(const Scheme& scheme, const std::string& where);
 Result<void> check_middle_zero(const Stack& stack);

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <vector>
 
 #include "backends/foreign/expert_matrices.hpp"
 #include "backends/foreign/rules.hpp"
@@ -78,25 +78,20 @@ Result<void> pack_cpu(const MoeProblem& problem, const MoePlan& plan, const Stac
                       ExpertSpans to) {
   FEWBIT_TRY(check_middle_zero(stack));
   FEWBIT_TRY(const OwnedTensor scales, scales_by_group(stack, problem.activation_dtype));
-  CpuInt4Matrix matrix;
-  matrix.scales = scales.tensor.view;
-  OwnedTensor words;
-  std::optional<OwnedTensor> zeros;
+  const std::vector<CodeRows> parts = code_rows(stack);
+  std::vector<std::int8_t> zeros;
   if (stack.has_zeros()) {
-    // GPTQ's words hold one less than the zero point, which 0 has no room for.
-    matrix.source = WordSource::awq;
-    FEWBIT_TRY(words, awq_words(stack));
-    FEWBIT_TRY(zeros, zero_words(stack, ZeroOrder::awq));
-    matrix.zeros = zeros->tensor.view;
-  } else {
-    FEWBIT_TRY(words, gptq_words(stack));
+    FEWBIT_TRY(zeros, zero_rows(stack));
   }
-  matrix.words = words.tensor.view;
   CpuInt4Output out;
   FEWBIT_TRY(out.blocks, planned_share(plan, to, stack.name + ".blocks"));
   FEWBIT_TRY(out.scales, planned_share(plan, to, stack.name + ".scales"));
   FEWBIT_TRY(out.zeros, planned_share(plan, to, stack.name + ".zeros"));
-  FEWBIT_TRY(prepare_cpu_int4(matrix, dims_of(stack), group_size(stack), out));
+  FEWBIT_TRY(prepare_cpu_int4_rows({.parts = parts,
+                                    .signed_codes = stack.scheme().weight == DType::i4,
+                                    .scales = scales.tensor.view,
+                                    .zeros = zeros},
+                                   dims_of(stack), group_size(stack), out));
   return put_bias(plan, stack, DType::f32, to);
 }
 

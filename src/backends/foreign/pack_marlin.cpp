@@ -114,7 +114,7 @@ Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
   }
   FEWBIT_TRY(source.scales, scales_by_group(stack, problem.activation_dtype));
   if (stack.has_zeros()) {
-    FEWBIT_TRY(source.zeros, zero_words(stack, ZeroOrder::plain));
+    FEWBIT_TRY(source.zeros, zero_words(stack));
   }
   if (stack.biased()) {
     FEWBIT_TRY(source.bias, bias_of(stack, problem.activation_dtype));
