@@ -10,6 +10,7 @@
 #include "bench/measure.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/convert.hpp"
+#include "core/counted.hpp"
 #include "select/problem_list.hpp"
 
 namespace fewbit::bench {
@@ -263,12 +264,12 @@ std::string rate_text(double bytes_per_second) {
 std::string bench_text(const LayerBench& bench) {
   const MachineLimits& limits = bench.limits;
   std::string text = fmt::format(
-      "{} ({}, {}, {}, {}) {} on {}: {} threads, read {:.1f} GB/s, FMA {:.3f} TFLOP/s; {} copies "
-      "of "
-      "{:.1f} MB, prepared at {} GB/s\n",
+      "{} ({}, {}, {}, {}) {} on {}: {}, read {:.1f} GB/s, FMA {:.3f} TFLOP/s; {} of {:.1f} MB, "
+      "prepared at {} GB/s\n",
       bench.shape.name, bench.shape.hidden_size, bench.shape.intermediate_size,
-      bench.shape.num_experts, bench.shape.top_k, bench.shape.scheme, bench.backend, limits.threads,
-      limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12, bench.copies,
+      bench.shape.num_experts, bench.shape.top_k, bench.shape.scheme, bench.backend,
+      counted(limits.threads, "thread"), limits.read_bytes_per_second * 1e-9,
+      limits.fma_flops_per_second * 1e-12, counted(bench.copies, "copy", "copies"),
       static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
       rate_text(static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds));
   text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9} {:>8}\n", "tokens", "ms", "GB/s", "of read",

@@ -31,8 +31,8 @@ std::string target_text(const PreparedManifest& manifest) {
   const PreparedLayerInfo& first = manifest.layers.front();
   const auto alike =
       std::ranges::count(manifest.layers, first.backend, &PreparedLayerInfo::backend);
-  return fmt::format("prepared for {} ({}), {} of {} layers", first.backend,
-                     layouts_text(first.plan), alike, manifest.layers.size());
+  return fmt::format("prepared for {} ({}), {} of {}", first.backend, layouts_text(first.plan),
+                     alike, counted(manifest.layers.size(), "layer"));
 }
 
 // Which backend takes its first layer on a device, or why none does.

@@ -44,6 +44,15 @@ std::size_t line_end(std::string_view text, std::size_t width) {
   return width;
 }
 
+std::size_t longest_word(std::string_view text) {
+  std::size_t longest = 0;
+  for (std::size_t end = text.find(' '); end != std::string_view::npos; end = text.find(' ')) {
+    longest = std::max(longest, end);
+    text.remove_prefix(end + 1);
+  }
+  return std::max(longest, text.size());
+}
+
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   do {
@@ -60,19 +69,19 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
 std::string Table::text(int indent) const { return text(indent, output_columns()); }
 
 std::string Table::text(int indent, int line_columns) const {
-  std::vector<std::size_t> width(columns_.size(), 0);
-  for (const auto& row : rows_) {
-    for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
-  }
-  const std::size_t wrap = wrap_column(width, indent, line_columns);
+  const std::vector<std::size_t> width = widths(indent, line_columns);
   std::string out;
   for (const auto& row : rows_) {
-    std::vector<std::string> more;
-    if (wrap < row.size()) more = wrapped(row[wrap], width[wrap]);
-    for (std::size_t i = 0; i < std::max<std::size_t>(more.size(), 1); ++i) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t lines = 1;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      cells.push_back(wrapped(row[c], width[c]));
+      lines = std::max(lines, cells.back().size());
+    }
+    for (std::size_t i = 0; i < lines; ++i) {
       std::string line(static_cast<std::size_t>(indent), ' ');
       for (std::size_t c = 0; c < row.size(); ++c) {
-        const std::string& cell = c == wrap ? more[i] : i == 0 ? row[c] : std::string();
+        const std::string cell = i < cells[c].size() ? cells[c][i] : "";
         if (c > 0) line += "  ";
         line += columns_[c] == Align::left ? fmt::format("{:<{}}", cell, width[c])
                                            : fmt::format("{:>{}}", cell, width[c]);
@@ -84,21 +93,38 @@ std::string Table::text(int indent, int line_columns) const {
   return out;
 }
 
-std::size_t Table::wrap_column(std::vector<std::size_t>& width, int indent,
-                               int line_columns) const {
-  constexpr std::size_t least = 16;
+std::vector<std::size_t> Table::widths(int indent, int line_columns) const {
+  std::vector<std::size_t> width(columns_.size(), 1);
+  std::vector<std::size_t> words(columns_.size(), 1);
+  for (const auto& row : rows_) {
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      width[c] = std::max(width[c], row[c].size());
+      words[c] = std::max(words[c], longest_word(row[c]));
+    }
+  }
+  if (line_columns <= 0) return width;
+  const auto most = static_cast<std::size_t>(line_columns);
   std::size_t all = static_cast<std::size_t>(indent) + 2 * (width.size() - 1);
   for (const std::size_t one : width) all += one;
-  const auto most = static_cast<std::size_t>(std::max(line_columns, 0));
-  if (line_columns <= 0 || all <= most) return width.size();
-  std::size_t last = width.size();
-  for (std::size_t c = 0; c < width.size(); ++c) {
-    if (columns_[c] == Align::left && width[c] > least) last = c;
+  // Between words, the widest first.
+  while (all > most) {
+    std::size_t widest = width.size();
+    for (std::size_t c = 0; c < width.size(); ++c) {
+      if (columns_[c] == Align::right || width[c] <= words[c]) continue;
+      if (widest == width.size() || width[c] > width[widest]) widest = c;
+    }
+    if (widest == width.size()) break;
+    --width[widest];
+    --all;
   }
-  if (last == width.size()) return last;
-  const std::size_t others = all - width[last];
-  width[last] = std::max(least, most > others ? most - others : 0);
-  return last;
+  // Else inside the words of the last one.
+  constexpr std::size_t least = 16;
+  for (std::size_t c = width.size(); c-- > 0 && all > most;) {
+    if (columns_[c] == Align::right || width[c] <= least) continue;
+    width[c] = std::max(least, width[c] - std::min(width[c], all - most));
+    break;
+  }
+  return width;
 }
 
 }  // namespace fewbit::cli

@@ -15,14 +15,14 @@ class Table {
   // Cells of more than 1000 bytes are shortened, with their length.
   void add(std::vector<std::string> cells);
   // Two spaces between columns, `indent` before each line, no trailing blanks. Where stdout is a
-  // terminal that is too narrow, the last column of text is wrapped.
+  // terminal that is too narrow, columns of text are wrapped, the widest first.
   std::string text(int indent = 2) const;
   // The same for lines of so many columns; 0: of any length.
   std::string text(int indent, int line_columns) const;
 
  private:
-  // Narrows the column that is to be wrapped and returns it; their number when none is.
-  std::size_t wrap_column(std::vector<std::size_t>& width, int indent, int line_columns) const;
+  // Of each column, so that lines fit.
+  std::vector<std::size_t> widths(int indent, int line_columns) const;
 
   std::vector<Align> columns_;
   std::vector<std::vector<std::string>> rows_;

@@ -60,6 +60,34 @@ class Terminal(unittest.TestCase):
             self.assertIn(name, [m["name"] for m in json.loads(listed.stdout)])
 
 
+class Glossary(unittest.TestCase):
+    """docs/checks.md explains what stands in the tables."""
+
+    def test_every_name_of_a_role_reason_routing_exchange_activation_and_layout_is_there(self):
+        root = pathlib.Path(__file__).parents[2]
+        docs = (root / "docs/checks.md").read_text()
+        glossary = docs[docs.index("## Words on the page"):]
+        for file, begin, pattern, least in (
+            ("src/scheme/scheme_text.cpp", "const char* role_name(", r'return "(\w+)";', 20),
+            ("src/scheme/scheme_text.cpp", "const char* activation_name(", r'return "(\w+)";', 5),
+            ("src/select/select.cpp", "const char* reason_name(", r'return "([\w ]+)";', 10),
+            ("src/select/names.cpp", " exchanges = ", r'::\w+, "(\w+)"', 7),
+            ("src/select/names.cpp", " routings = ", r'::\w+, "(\w+)"', 9),
+        ):
+            text = (root / file).read_text()
+            body = text[text.index(begin):]
+            names = set(re.findall(pattern, body[:body.index("\n}")])) - {"unknown"}
+            self.assertGreaterEqual(len(names), least, begin)
+            for name in names:
+                self.assertRegex(glossary, rf"\b{name}\b", begin)
+        layouts = {name for option in ((), ("--foreign",)) for backend in run_json(self, "backends", *option)
+                   for name in backend["layouts"]}
+        self.assertIn("row_major", layouts)
+        table = (root / "docs/backends.md").read_text()
+        for name in layouts:
+            self.assertIn(f"`{name}`", table[table.index("### Layouts"):])
+
+
 class Usage(unittest.TestCase):
     def test_help_has_examples_and_usage_errors_exit_with_two(self):
         for command in ("check", "inspect", "explain", "quantize", "convert", "eval", "generate",
@@ -91,7 +119,7 @@ class Usage(unittest.TestCase):
             (("check", MODEL, "--devic=sm_90"), ("check: no option --devic; did you mean --device?",)),
             (("quantize", MODEL, "q3"), ("--output is required", "unexpected argument 'q3'")),
             (("explain", MODEL, "--backend", "marln"), ("no backend 'marln'; did you mean marlin?",)),
-            (("help", "chekc"), ("no command 'chekc'; did you mean check?",)),
+            (("help", "inspcet"), ("no command 'inspcet'; did you mean inspect?",)),
             (("explain", MODEL, "--device", "sm90"), ("did you mean sm_90?",)),
             (("explain", MODEL, "--engine", "vlm"), ("did you mean vllm?",)),
             (("bench", "mixtrel"), ("did you mean Mixtral?",)),

@@ -12,7 +12,7 @@ using Names = std::vector<std::string>;
 
 TEST(Nearest, FindsBeginningsThenFewestDifferences) {
   const Names names = {"check", "inspect", "explain", "--device"};
-  EXPECT_EQ(nearest("chekc", names), "check");  // two that changed places
+  EXPECT_EQ(nearest("inspcet", names), "inspect");  // two that changed places
   EXPECT_EQ(nearest("ins", names), "inspect");
   EXPECT_EQ(nearest("EXPLAN", names), "explain");
   EXPECT_EQ(nearest("-devic", names), "--device");
