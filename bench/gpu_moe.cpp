@@ -2,7 +2,7 @@
 // MoE layers on a GPU against the time in which their weights can be read.
 //
 // usage: bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1]
-//                     [--split1 N] [--split2 N] [--tiles N]
+//                     [--split1 N] [--split2 N] [--tiles N] [--kernels stream|grouped]
 //
 // One graph holds a call on each of several copies of the weights, so that no copy is in the
 // second-level cache when its turn comes; each has its own random routing. Time: median of 30
@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 
+#include "backends/cuda_moe/grouped_plan.hpp"
 #include "bench/usage.hpp"
 #include "device/device_layer.hpp"
 #include "device/random_layer.hpp"
@@ -36,9 +37,10 @@ constexpr Named shapes[] = {{"tiny-moe", 256, 128, 16, 4},
 
 struct Options {
   std::string shape;
-  std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+  std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096};
   StreamChoice choice;
-  bool scan = false;  // all choices, the fastest three shown
+  bool scan = false;    // all choices, the fastest three shown
+  std::string kernels;  // "stream" or "grouped"; empty: as the backend chooses
   int replays = 30;
 };
 
@@ -46,6 +48,7 @@ struct Measured {
   double microseconds = 0;
   double floor = 0;
   StreamPlan plan;
+  bool grouped = false;
 };
 
 // Weights of one expert, random, for all of them.
@@ -158,6 +161,43 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
   return result;
 }
 
+Result<Measured> measure_grouped(F4Format format, const StreamShape& shape, const StreamCard& card,
+                                 const std::vector<DeviceWeights>& copies, int replays,
+                                 const device::Stream& stream) {
+  Measured result;
+  result.grouped = true;
+  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape, card));
+  StreamPlan sizes;
+  sizes.tokens = plan.tokens;
+  sizes.fc1.depth = plan.hidden;
+  FEWBIT_TRY(const device::Buffer scratch,
+             device::Buffer::allocate(static_cast<std::uint64_t>(plan.scratch_bytes), stream));
+  std::vector<DeviceCall> calls;
+  double experts_hit = 0;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    const Routed routed = random_routes(shape, 100 * i + static_cast<std::uint64_t>(shape.tokens));
+    const RandomLayer& layer = routed.layer;
+    experts_hit += static_cast<double>(routed.experts_hit) / static_cast<double>(copies.size());
+    FEWBIT_TRY(DeviceCall call, make_call(sizes, {&layer.x, &layer.ids, &layer.weights}, stream));
+    calls.push_back(std::move(call));
+  }
+  const auto all = [&]() -> Result<void> {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      MoeF4Args args = calls[i].args(copies[i]);
+      args.x = calls.front().x.data();
+      FEWBIT_TRY(
+          device::check(launch_moe_f4_grouped(format, plan, args, scratch.data(), stream.handle()),
+                        "moe_f4_grouped"));
+    }
+    return {};
+  };
+  FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, all));
+  FEWBIT_TRY(const double microseconds, replay_time(graph, replays, stream));
+  result.microseconds = microseconds / static_cast<double>(copies.size());
+  result.floor = floor_of(format, shape, experts_hit);
+  return result;
+}
+
 const char* format_name(F4Format format) {
   return format == F4Format::e4m3_k16 ? "NVFP4" : "MXFP4";
 }
@@ -215,9 +255,14 @@ void print_measured(F4Format format, const char* name, std::int64_t tokens,
     std::printf("%s\n", m.error().message().c_str());
     return;
   }
-  std::printf("%8.1f us  floor %7.1f  fraction %.2f   split %d,%d tiles %d slots %d\n",
-              m->microseconds, m->floor, m->floor / m->microseconds, m->plan.fc1.split,
-              m->plan.fc2.split, m->plan.token_tiles, m->plan.slots);
+  std::printf("%8.1f us  floor %7.1f  fraction %.2f   ", m->microseconds, m->floor,
+              m->floor / m->microseconds);
+  if (m->grouped) {
+    std::printf("grouped\n");
+  } else {
+    std::printf("split %d,%d tiles %d slots %d\n", m->plan.fc1.split, m->plan.fc2.split,
+                m->plan.token_tiles, m->plan.slots);
+  }
   std::fflush(stdout);
 }
 
@@ -233,8 +278,12 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
       scan(format, s.name, shape, card, copies, stream);
       continue;
     }
-    print_measured(format, s.name, tokens,
-                   measure(format, shape, card, copies, options.choice, options.replays, stream));
+    const bool grouped =
+        options.kernels.empty() ? grouped_is_faster(shape) : options.kernels == "grouped";
+    print_measured(
+        format, s.name, tokens,
+        grouped ? measure_grouped(format, shape, card, copies, options.replays, stream)
+                : measure(format, shape, card, copies, options.choice, options.replays, stream));
   }
   return {};
 }
@@ -296,8 +345,8 @@ int main(int argc, char** argv) {
   const fewbit::bench::Usage usage{
       .text =
           "bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] [--split2 N] "
-          "[--tiles N]",
-      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles"}};
+          "[--tiles N] [--kernels stream|grouped]",
+      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles", "--kernels"}};
   if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   fewbit::cuda::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -306,6 +355,7 @@ int main(int argc, char** argv) {
     if (name == "--shape") options.shape = value;
     if (name == "--split1") options.choice.split1 = std::atoi(value);
     if (name == "--split2") options.choice.split2 = std::atoi(value);
+    if (name == "--kernels") options.kernels = value;
     if (name == "--scan") options.scan = std::atoi(value) != 0;
     if (name == "--tiles") options.choice.token_tiles = std::atoi(value);
     if (name == "--tokens") {

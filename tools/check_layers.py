@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "quantize": CANONICAL | {"quantize"},
     "layout": CORE | {"layout"},
     "moe": CORE | {"moe"},
-    "kernels": CORE | {"kernels", "layout/cuda_f4_cells.hpp"},
+    "kernels": CORE | {"kernels", "layout/cuda_f4_cells.hpp", "layout/cuda_f4_pack.hpp", "moe/activation.hpp"},
     "backends": BACKENDS,
     "select": SELECT,
     "moe_layer.cpp": SELECT,

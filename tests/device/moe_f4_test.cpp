@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "backends/cuda_moe/grouped_plan.hpp"
 #include "device/device_layer.hpp"
 #include "device/random_layer.hpp"
 #include "layout/pack.hpp"
@@ -38,11 +39,13 @@ struct Outcome {
 
 Result<Outcome> run(const RandomLayer& layer, const StreamPlan& plan, int repeats = 1) {
   FEWBIT_TRY(device::Stream stream, device::Stream::create());
-  FEWBIT_TRY(const DeviceWeights weights,
-             prepare_weights(layer.format, layer.shape,
-                             {layer.codes, layer.scales, &layer.globals, false}, stream));
+  FEWBIT_TRY(
+      const DeviceWeights weights,
+      prepare_weights(layer.format, layer.shape,
+                      {layer.codes, layer.scales, &layer.globals, false, layer.biases}, stream));
   FEWBIT_TRY(const DeviceCall call,
-             make_call(plan, {&layer.x, &layer.ids, &layer.weights}, stream));
+             make_call(plan, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
+                       stream));
   const MoeF4Args args = call.args(weights);
   Outcome first;
   first.out.resize(call.out.size() / 2);
@@ -89,6 +92,43 @@ void expect_exact(const RandomLayer& layer, const Outcome& outcome, std::int64_t
   }
   std::printf("    relative error %.2e, worst element at %.2f of its bound\n",
               std::sqrt(difference / std::max(size, 1e-300)), worst);
+}
+
+// The same by the grouped kernels, with scratch that begins as NaN.
+Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& card, int repeats = 1) {
+  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(layer.shape, card));
+  FEWBIT_TRY(device::Stream stream, device::Stream::create());
+  FEWBIT_TRY(
+      const DeviceWeights weights,
+      prepare_weights(layer.format, layer.shape,
+                      {layer.codes, layer.scales, &layer.globals, false, layer.biases}, stream));
+  StreamPlan sizes;  // of the buffers that a call has in any case
+  sizes.tokens = plan.tokens;
+  sizes.fc1.depth = plan.hidden;
+  FEWBIT_TRY(const DeviceCall call,
+             make_call(sizes, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
+                       stream));
+  const auto bytes = static_cast<std::uint64_t>(plan.scratch_bytes);
+  FEWBIT_TRY(const device::Buffer scratch, device::Buffer::allocate(bytes, stream));
+  const MoeF4Args args = call.args(weights);
+  Outcome first{.out = std::vector<std::uint16_t>(call.out.size() / 2), .counters_zero = true};
+  for (int i = 0; i < repeats; ++i) {
+    FEWBIT_TRY(device::fill(scratch.data(), 0xFF, bytes, stream));
+    FEWBIT_TRY(device::fill(call.out.data(), 0xFF, call.out.size(), stream));
+    FEWBIT_TRY(device::check(
+        launch_moe_f4_grouped(layer.format, plan, args, scratch.data(), stream.handle()),
+        "moe_f4_grouped"));
+    std::vector<std::uint16_t> out(first.out.size());
+    FEWBIT_TRY(
+        device::copy_to_host(std::as_writable_bytes(std::span(out)), call.out.data(), stream));
+    FEWBIT_TRY(stream.synchronize());
+    if (i == 0) first.out = out;
+    if (out != first.out) {
+      return Error{ErrorCode::inconsistent, "run " + std::to_string(i) + " differs from the first",
+                   ""};
+    }
+  }
+  return first;
 }
 
 struct Case {
@@ -225,6 +265,145 @@ TEST_F(MoeF4Test, EveryWayToSplitTheWork) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+struct RuleCase {
+  const char* name;
+  MoeF4Rule rule;
+  bool biases;
+  bool map;
+};
+std::vector<RuleCase> rule_cases() {
+  const ActivationConstants oai{.alpha = 1.702F, .beta = 1.0F, .limit = 7.0F};
+  const ActivationConstants clamped{.alpha = 1.0F, .beta = 0.0F, .limit = 0.5F};
+  return {{"silu with a limit", {F4Activation::swiglu, clamped, false}, false, false},
+          {"silu with biases and a map", {F4Activation::swiglu, {}, false}, true, true},
+          {"swigluoai with biases", {F4Activation::swiglu, oai, false}, true, false},
+          {"swigluoai, router weight on the input", {F4Activation::swiglu, oai, true}, true, true},
+          {"gelu", {F4Activation::gelu, {}, false}, false, true},
+          {"gelu_tanh with a limit", {F4Activation::gelu_tanh, clamped, false}, true, false},
+          {"relu2 without a gate", {F4Activation::relu2, {}, false}, true, true},
+          {"relu2, router weight on the input", {F4Activation::relu2, {}, true}, false, false}};
+}
+
+// A layer of a rule; with a map, ids are those of twice as many experts, half of them elsewhere,
+// and some outside.
+RandomLayer layer_of(F4Format format, StreamShape shape, const RuleCase& c) {
+  shape.gated = f4_gated(c.rule.activation);
+  shape.plain = is_plain(c.rule) && !c.biases;
+  RandomLayer layer = random_layer(format, shape, 11);
+  layer.rule = c.rule;
+  if (c.biases) add_biases(layer, 12);
+  if (!c.map) return layer;
+  for (std::int64_t id = 0; id < 2 * shape.experts; ++id) {
+    layer.expert_map.push_back(id % 2 == 0 ? static_cast<std::int32_t>(id / 2) : -1);
+  }
+  layer.expert_map[2] = static_cast<std::int32_t>(shape.experts);  // no expert of that number
+  for (std::size_t i = 0; i < layer.ids.size(); ++i) {
+    layer.ids[i] = 2 * layer.ids[i] + (i % 5 == 0 ? 1 : 0);
+    if (i % 7 == 3) layer.ids[i] = i % 2 == 0 ? -1 : static_cast<std::int32_t>(2 * shape.experts);
+  }
+  return layer;
+}
+
+TEST_F(MoeF4Test, ActivationsBiasesMapsAndRouterWeightsOnEitherSide) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (const RuleCase& c : rule_cases()) {
+      for (const std::int64_t tokens : {3, 40}) {
+        SCOPED_TRACE(testing::Message() << c.name << ", format " << static_cast<int>(format));
+        const RandomLayer layer = layer_of(format, {tokens, 3, 8, 160, 96}, c);
+        const Result<StreamPlan> plan = plan_stream(format, layer.shape, card_);
+        ASSERT_OK(plan);
+        const Result<Outcome> outcome = run(layer, *plan, 3);
+        ASSERT_OK(outcome);
+        expect_exact(layer, *outcome, 1);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+class GroupedTest : public MoeF4Test {
+ protected:
+  void SetUp() override {
+    MoeF4Test::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const Result<DeviceInfo> found = device::info(0);
+    ASSERT_OK(found);
+    if (found->compute_capability != 90) {
+      GTEST_SKIP() << "warpgroup products need compute capability 90";
+    }
+  }
+  void check(F4Format format, const StreamShape& shape, std::int64_t every = 1) {
+    const RandomLayer layer =
+        random_layer(format, shape, 1 + static_cast<std::uint64_t>(shape.tokens));
+    SCOPED_TRACE(testing::Message()
+                 << "format " << static_cast<int>(format) << " tokens " << shape.tokens
+                 << " hidden " << shape.hidden_size << " inner " << shape.intermediate_size);
+    const Result<Outcome> outcome = run_grouped(layer, card_, 3);
+    ASSERT_OK(outcome);
+    expect_exact(layer, *outcome, every);
+  }
+};
+
+// Small enough for compute-sanitizer.
+TEST_F(GroupedTest, FewTokens) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    check(format, {5, 2, 4, 64, 64});
+    check(format, {70, 2, 2, 128, 192});
+  }
+}
+
+TEST_F(GroupedTest, SmallAndOddShapes) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (const std::int64_t tokens : {1, 7, 8, 9, 16, 17, 33, 49, 65, 97, 128, 129, 300}) {
+      for (const StreamShape& s :
+           {StreamShape{tokens, 1, 1, 64, 64}, StreamShape{tokens, 3, 5, 192, 320},
+            StreamShape{tokens, 2, 2, 640, 448}}) {
+        check(format, s, (tokens + 15) / 16);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(GroupedTest, ActivationsBiasesMapsAndRouterWeightsOnEitherSide) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (const RuleCase& c : rule_cases()) {
+      if (c.rule.activation != F4Activation::swiglu) continue;
+      SCOPED_TRACE(testing::Message() << c.name << ", format " << static_cast<int>(format));
+      const RandomLayer layer = layer_of(format, {90, 3, 8, 192, 128}, c);
+      const Result<Outcome> outcome = run_grouped(layer, card_, 3);
+      ASSERT_OK(outcome);
+      expect_exact(layer, *outcome, 1);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(GroupedTest, RoutesThatAreSkewedRepeatedOrOutside) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    RandomLayer layer = random_layer(format, {400, 4, 16, 256, 128}, 5);
+    for (std::size_t i = 0; i < layer.ids.size(); ++i) {
+      if (i % 4 == 0) layer.ids[i] = 3;
+      if (i % 4 == 1 && i % 3 == 0) layer.ids[i] = 3;
+      if (i % 4 == 2) layer.ids[i] = i % 8 == 2 ? -1 : 16 + static_cast<int>(i);
+    }
+    for (std::size_t j = 0; j < 4; ++j) layer.ids[4 * 11 + j] = -1;
+    const Result<Outcome> outcome = run_grouped(layer, card_, 1000);
+    ASSERT_OK(outcome);
+    expect_exact(layer, *outcome, 7);
+  }
+}
+
+TEST_F(GroupedTest, LayersOfPublishedModels) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    check(format, {300, 8, 128, 2048, 768}, 100);
+    check(format, {4096, 8, 128, 2048, 768}, 2000);
+    check(format, {150, 4, 4, 2880, 2880}, 50);
+    check(format, {200, 8, 16, 4096, 1408}, 60);
+    check(format, {64, 2, 4, 7168, 2048}, 30);
   }
 }
 

@@ -31,7 +31,23 @@ struct RandomLayer {
   std::vector<std::uint16_t> x;         // bf16 [tokens, hidden]
   std::vector<std::int32_t> ids;        // [tokens, top_k]
   std::vector<float> weights;
+  MoeF4Rule rule;
+  std::vector<float> biases[3];          // [experts, n] or none
+  std::vector<std::int32_t> expert_map;  // or none
 
+  // The expert of a route, or -1.
+  std::int64_t expert_of(std::size_t route) const {
+    std::int64_t id = ids[route];
+    if (!expert_map.empty()) {
+      if (id < 0 || id >= static_cast<std::int64_t>(expert_map.size())) return -1;
+      id = expert_map[static_cast<std::size_t>(id)];
+    }
+    return id >= 0 && id < shape.experts ? id : -1;
+  }
+  double bias(int matrix, std::int64_t expert, std::int64_t n) const {
+    if (biases[matrix].empty()) return 0;
+    return double{biases[matrix][static_cast<std::size_t>(expert * rows(matrix) + n)]};
+  }
   std::int64_t rows(int matrix) const {
     return matrix == 2 ? shape.hidden_size : shape.intermediate_size;
   }
@@ -127,6 +143,46 @@ inline RandomLayer random_layer(F4Format format, const StreamShape& shape, std::
   return layer;
 }
 
+// Biases for every row.
+inline void add_biases(RandomLayer& layer, std::uint64_t seed) {
+  for (int m = layer.shape.gated ? 0 : 1; m < 3; ++m) {
+    for (std::int64_t i = 0; i < layer.shape.experts * layer.rows(m); ++i) {
+      layer.biases[m].push_back(static_cast<float>(next_random(seed) % 2000) / 1000 - 1);
+    }
+  }
+}
+
+struct ExactActivation {
+  double value = 0;
+  double error = 0;
+};
+
+// From products of gate and up with their errors. The slopes of all gates are below 1.13.
+inline ExactActivation exact_activation(const MoeF4Rule& rule, const RandomLayer::Dot& gate,
+                                        const RandomLayer::Dot& up) {
+  if (rule.activation == F4Activation::relu2) {
+    return {relu2(up.sum), (2 * std::abs(up.sum) + up.size) * up.size};
+  }
+  const double g = clamp_gate(gate.sum, double{rule.constants.limit});
+  const double u = clamp_up(up.sum, double{rule.constants.limit});
+  double gated = 0;
+  double other = u;
+  switch (rule.activation) {
+    case F4Activation::gelu:
+      gated = gelu(g);
+      break;
+    case F4Activation::gelu_tanh:
+      gated = gelu_tanh(g);
+      break;
+    default:
+      gated = g * sigmoid(double{rule.constants.alpha} * g);
+      other = u + double{rule.constants.beta};
+  }
+  const double arithmetic = std::ldexp(std::abs(g * other) + std::abs(gated), -20);
+  return {gated * other,
+          1.13 * gate.size * (std::abs(other) + up.size) + up.size * std::abs(gated) + arithmetic};
+}
+
 // One token's exact result, and how far a result may be from it: products of bf16 weights and
 // activations added up in f32, the activated rows rounded to bf16, the sum rounded to bf16.
 struct ExactRow {
@@ -147,25 +203,34 @@ inline ExactRow exact_row(const RandomLayer& layer, std::int64_t token) {
   }
   for (std::int64_t j = 0; j < s.top_k; ++j) {
     const auto route = static_cast<std::size_t>(token * s.top_k + j);
-    const std::int64_t e = layer.ids[route];
-    if (e < 0 || e >= s.experts) continue;
+    const std::int64_t e = layer.expert_of(route);
+    if (e < 0) continue;
+    const double weight = double{layer.weights[route]};
+    const double in = layer.rule.router_weight_on_input ? weight : 1.0;
+    // The product of a row with its error in place of the sum of sizes.
+    const auto product = [&](int matrix, std::int64_t i) {
+      RandomLayer::Dot dot = layer.dot(matrix, e, i, x);
+      const double bias = layer.bias(matrix, e, i);
+      dot.sum = dot.sum * in + bias;
+      dot.size = sum_error * dot.size * std::abs(in) + std::ldexp(std::abs(dot.sum), -22);
+      return dot;
+    };
     std::vector<double> act;
     std::vector<double> act_error;
     for (std::int64_t i = 0; i < s.intermediate_size; ++i) {
-      const RandomLayer::Dot gate = layer.dot(0, e, i, x);
-      const RandomLayer::Dot up = layer.dot(1, e, i, x);
-      const double silu = gate.sum / (1 + std::exp(-gate.sum));
-      act.push_back(silu * up.sum);
-      act_error.push_back(std::ldexp(std::abs(act.back()), -8) +
-                          sum_error * (1.1 * gate.size * std::abs(up.sum) +
-                                       up.size * std::abs(silu) + std::abs(act.back())));
+      const ExactActivation a =
+          exact_activation(layer.rule, s.gated ? product(0, i) : RandomLayer::Dot{}, product(1, i));
+      act.push_back(a.value);
+      act_error.push_back(a.error + std::ldexp(std::abs(a.value) + a.error, -8));
     }
-    const double weight = layer.weights[route];
+    const double out = layer.rule.router_weight_on_input ? 1.0 : weight;
     for (std::int64_t n = 0; n < s.hidden_size; ++n) {
       const RandomLayer::Dot down = layer.dot(2, e, n, act);
-      const double error = layer.dot(2, e, n, act_error).size + sum_error * down.size;
-      row.value[static_cast<std::size_t>(n)] += weight * down.sum;
-      row.bound[static_cast<std::size_t>(n)] += std::abs(weight) * error;
+      const double value = down.sum + layer.bias(2, e, n);
+      const double error = layer.dot(2, e, n, act_error).size + sum_error * down.size +
+                           std::ldexp(std::abs(value), -22);
+      row.value[static_cast<std::size_t>(n)] += out * value;
+      row.bound[static_cast<std::size_t>(n)] += std::abs(out) * error;
     }
   }
   for (std::size_t n = 0; n < row.value.size(); ++n) {

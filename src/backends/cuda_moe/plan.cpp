@@ -91,6 +91,7 @@ double expected_experts(const StreamShape& shape) {
 // Up to 4 tokens an expert a second reading of the few that have more than 8 costs less than wider
 // tiles for all.
 int tiles_for(const StreamShape& shape) {
+  if (!shape.plain) return 1;
   return 2 * shape.tokens * shape.top_k <= 9 * shape.experts || shape.tokens <= 8 ? 1 : 4;
 }
 
@@ -160,7 +161,7 @@ bool fit(StreamPlan& plan, F4Format format, const StreamShape& shape, const Stre
   };
   constexpr std::array<Way, 5> ways{
       {{stream_piece_cells, 2, 2}, {stream_piece_cells, 1, 2}, {3, 1, 2}, {2, 1, 2}, {1, 1, 2}}};
-  const Dims half1 = {.n = shape.intermediate_size, .k = shape.hidden_size};
+  const Dims half1 = {.n = shape.rows1(), .k = shape.hidden_size};
   const Dims half2 = {.n = shape.hidden_size / 2, .k = shape.intermediate_size};
   for (const Way& way : ways) {
     // Wider tiles aren't worth short pieces.
@@ -192,7 +193,7 @@ Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const 
   const auto cells = [](std::int64_t depth) { return static_cast<double>(depth) / 32; };
   const int split1 = choice.split1 != 0 ? choice.split1
                                         : split_of(measured_fc1, cells(shape.hidden_size),
-                                                   units_a_block(shape.intermediate_size));
+                                                   units_a_block(shape.rows1()));
   const int split2 = choice.split2 != 0 ? choice.split2
                                         : split_of(measured_fc2, cells(shape.intermediate_size),
                                                    units_a_block(shape.hidden_size / 2));
@@ -202,8 +203,7 @@ Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const 
     const std::int64_t most = std::min(routes, shape.experts + routes / (8 * tiles));
     plan.max_items = static_cast<int>(most);
     // The kernel divides the work between blocks in 32 bits.
-    const std::int64_t units =
-        std::max(units_of(shape.intermediate_size), units_of(shape.hidden_size / 2));
+    const std::int64_t units = std::max(units_of(shape.rows1()), units_of(shape.hidden_size / 2));
     if (most * units * (plan.blocks + 1) >= std::int64_t{1} << 32) continue;
     plan.counters = plan.max_items + 2;
     if (fit(plan, format, shape, card, split1, split2)) return plan;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "fewbit/result.hpp"
-#include "kernels/cuda/moe_f4.hpp"
+#include "kernels/cuda/moe_f4_grouped.hpp"
 
 namespace fewbit::cuda {
 
@@ -15,6 +15,11 @@ struct StreamShape {
   std::int64_t experts = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
+  bool gated = true;
+  bool plain = true;  // is_plain() and no biases
+
+  // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.
+  std::int64_t rows1() const { return gated ? intermediate_size : intermediate_size / 2; }
 };
 
 struct StreamCard {

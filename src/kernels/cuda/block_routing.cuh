@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/moe_f4.hpp"
 #include "kernels/cuda/stream_plan.hpp"
 
 namespace fewbit::cuda {
@@ -31,20 +32,24 @@ __device__ __forceinline__ unsigned same_expert(int expert) {
   return __match_any_sync(0xFFFFFFFFU, expert);
 }
 
-__device__ __forceinline__ int expert_of(const std::int32_t* ids, int route, int routes,
+// The expert of a route below `routes`, or -1.
+__device__ __forceinline__ int expert_of(const MoeF4Args& args, int route, int routes,
                                          int experts) {
   if (route >= routes) return -1;
-  const int id = __ldg(ids + route);
+  int id = __ldg(args.topk_ids + route);
+  if (args.expert_map != nullptr) {
+    id = id >= 0 && id < args.map_size ? __ldg(args.expert_map + id) : -1;
+  }
   return id >= 0 && id < experts ? id : -1;
 }
 
 // At most 32 routes: one warp, by matching. False when an expert has too many for one item.
-__device__ __forceinline__ bool sort_few_routes(const StreamPlan& plan, const std::int32_t* ids,
-                                                const float* weights, const RoutingMemory& memory) {
+__device__ __forceinline__ bool sort_few_routes(const StreamPlan& plan, const MoeF4Args& args,
+                                                const RoutingMemory& memory) {
   const int lane = threadIdx.x % 32;
   const int routes = plan.tokens * plan.top_k;
-  const int expert = expert_of(ids, lane, routes, plan.experts);
-  const float weight = lane < routes ? __ldg(weights + lane) : 0.0F;
+  const int expert = expert_of(args, lane, routes, plan.experts);
+  const float weight = lane < routes ? __ldg(args.topk_weights + lane) : 0.0F;
   const unsigned same = same_expert(expert);
   const unsigned below = (1U << lane) - 1U;
   const int count = __popc(same);
@@ -69,8 +74,8 @@ __device__ __forceinline__ bool sort_few_routes(const StreamPlan& plan, const st
 }
 
 // All threads of the block; ends with a barrier.
-__device__ inline void sort_routes_in_block(const StreamPlan& plan, const std::int32_t* ids,
-                                            const float* weights, const RoutingMemory& memory) {
+__device__ inline void sort_routes_in_block(const StreamPlan& plan, const MoeF4Args& args,
+                                            const RoutingMemory& memory) {
   const int threads = stream_warps * 32;
   const int tid = threadIdx.x;
   const int warp = tid / 32;
@@ -79,14 +84,14 @@ __device__ inline void sort_routes_in_block(const StreamPlan& plan, const std::i
   const int per_warp = (routes + threads - 1) / threads * 32;
   if (routes <= 32) {
     bool done = true;
-    if (warp == 0) done = sort_few_routes(plan, ids, weights, memory);
+    if (warp == 0) done = sort_few_routes(plan, args, memory);
     if (__syncthreads_and(done)) return;
   }
   std::uint16_t* counts = memory.counts + warp * plan.experts;
   for (int e = lane; e < plan.experts; e += 32) counts[e] = 0;
   __syncwarp();
   for (int r = warp * per_warp; r < (warp + 1) * per_warp && r < routes; r += 32) {
-    const int expert = expert_of(ids, r + lane, routes, plan.experts);
+    const int expert = expert_of(args, r + lane, routes, plan.experts);
     const unsigned same = same_expert(expert);
     if (expert >= 0 && (same >> lane) == 1U) {
       counts[expert] = static_cast<std::uint16_t>(counts[expert] + __popc(same));
@@ -160,14 +165,14 @@ __device__ inline void sort_routes_in_block(const StreamPlan& plan, const std::i
   if (tid == 0) *memory.item_count = items_before;
 
   for (int r = warp * per_warp; r < (warp + 1) * per_warp && r < routes; r += 32) {
-    const int expert = expert_of(ids, r + lane, routes, plan.experts);
+    const int expert = expert_of(args, r + lane, routes, plan.experts);
     const unsigned same = same_expert(expert);
     const int start = expert >= 0 ? counts[expert] : 0;
     __syncwarp();
     if (expert >= 0) {
       const int at = start + __popc(same & ((1U << lane) - 1U));
       memory.routes[at] = r + lane;
-      memory.weights[at] = __ldg(weights + r + lane);
+      memory.weights[at] = __ldg(args.topk_weights + r + lane);
       if ((same >> lane) == 1U) counts[expert] = static_cast<std::uint16_t>(start + __popc(same));
     }
     __syncwarp();

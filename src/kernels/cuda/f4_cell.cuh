@@ -58,12 +58,40 @@ __device__ __forceinline__ void load_cell(CellOperands<tiles>& to, const std::ui
   }
 }
 
+// A lane's codes times bf16 scales: those of rows g, and of rows g+8, of tile 0 and tile 1.
+__device__ __forceinline__ void dequantize_cell(const uint4& codes, std::uint32_t low_rows,
+                                                std::uint32_t high_rows,
+                                                std::uint32_t (&a)[2][2][4]) {
+  const auto low = *reinterpret_cast<const __nv_bfloat162*>(&low_rows);
+  const auto high = *reinterpret_cast<const __nv_bfloat162*>(&high_rows);
+  const __nv_bfloat162 row_scale[2][2] = {{__low2bfloat162(low), __low2bfloat162(high)},
+                                          {__high2bfloat162(low), __high2bfloat162(high)}};
+  const std::uint32_t words[2][2] = {{codes.x, codes.y}, {codes.z, codes.w}};
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      unpack_codes(words[m][k], a[m][k]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[m][k][i] = multiply_pair(a[m][k][i], row_scale[m][i & 1]);
+    }
+  }
+}
+
 struct F4E4m3 {
   static constexpr int scale_bytes = 64;  // of a cell
   static constexpr int cell_bytes = 512 + scale_bytes;
   static constexpr bool scaled_activations = false;
 
   static __device__ __forceinline__ int scale_at(int lane) { return lane / 2 * 4; }
+
+  // A lane's part of a cell times 2^-7: [tile][k16] registers of an m16n8k16 operand.
+  static __device__ __forceinline__ void dequantize(const uint4& codes, std::uint32_t scales,
+                                                    std::uint32_t (&a)[2][2][4]) {
+    constexpr std::uint32_t bias = 0x71007100U;
+    dequantize_cell(codes, (scales & 0x00FF00FFU) * 16U + bias,
+                    ((scales >> 8) & 0x00FF00FFU) * 16U + bias, a);
+  }
 
   // Bytes of a lane: tile 0 row g, g+8, tile 1 row g, g+8, for the k16 half that its k lie in.
   // Byte e, 5 bits of exponent and 3 of mantissa, becomes a bf16 of exponent field e/8 + 226.
@@ -108,6 +136,14 @@ struct F4E8m0 {
   static constexpr bool scaled_activations = true;
 
   static __device__ __forceinline__ int scale_at(int lane) { return lane / 4 * 4; }
+
+  // A lane's part of a cell times 2^-62; scales between grouped_least_e8m0 and grouped_most_e8m0.
+  static __device__ __forceinline__ void dequantize(const uint4& codes, std::uint32_t scales,
+                                                    std::uint32_t (&a)[2][2][4]) {
+    constexpr std::uint32_t bias = 0x20002000U;  // exponent field + 64
+    dequantize_cell(codes, (scales & 0x00FF00FFU) * 128U + bias,
+                    ((scales >> 8) & 0x00FF00FFU) * 128U + bias, a);
+  }
 
   static __device__ __forceinline__ float scale_value(std::uint32_t shifted) {
     return __uint_as_float(shifted & 0x7F800000U);

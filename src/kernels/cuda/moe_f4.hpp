@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused MoE layer over f4_e2m1 experts, for few tokens an expert: one launch.
 //
-//   out[t] = sum over slots j of  weight[t,j] * (W2[e] act(W1[e] x[t]))      e = expert of (t, j)
-//   act = silu(gate) * up;  products accumulated in f32, act rounded to bf16, out rounded once
+//   out[t] = sum over slots j of  weight[t,j] * (W2[e] act(W1[e] x[t] + b1[e]) + b2[e])
+//   e = expert of (t, j), through the map where there is one; products accumulated in f32, act
+//   rounded to bf16, out rounded once. With the router weight on the input it multiplies W1[e] x[t]
+//   instead.
 //
 // Every thread block streams its share of the weights through a ring in shared memory, from the
 // first microsecond to the last: the rows of fc1, then those of fc2. A share of fc2 waits only for
@@ -11,11 +13,32 @@
 
 #include <cstdint>
 
+#include "core/hd.hpp"
 #include "kernels/cuda/stream_plan.hpp"
+#include "moe/activation.hpp"
 
 namespace fewbit::cuda {
 
 enum class F4Format { e4m3_k16, e8m0_k32 };
+
+// swiglu: gate * sigmoid(alpha * gate) * (up + beta), which with 1 and 0 is silu(gate) * up.
+// relu2 has no gate: fc1's halves are the upper and the lower rows of up.
+enum class F4Activation { swiglu, gelu, gelu_tanh, relu2 };
+FEWBIT_HD constexpr bool f4_gated(F4Activation kind) { return kind != F4Activation::relu2; }
+
+// What a layer computes besides its products.
+struct MoeF4Rule {
+  F4Activation activation = F4Activation::swiglu;
+  ActivationConstants constants;  // alpha, beta, and the limit that clamps gate and up
+  bool router_weight_on_input = false;
+};
+
+// silu(gate) * up, with the router weight on the output.
+inline bool is_plain(const MoeF4Rule& rule) {
+  const ActivationConstants& c = rule.constants;
+  return rule.activation == F4Activation::swiglu && c.alpha == 1.0F && c.beta == 0.0F &&
+         c.limit == ActivationConstants{}.limit && !rule.router_weight_on_input;
+}
 
 // Device pointers, 16-byte aligned.
 struct MoeF4Args {
@@ -23,13 +46,18 @@ struct MoeF4Args {
   const std::uint8_t* w2 = nullptr;        // [experts], down
   const float* global13 = nullptr;         // [experts, 2] gate, up; with f4_global_factor
   const float* global2 = nullptr;          // [experts]; likewise
+  const float* bias13 = nullptr;           // [experts, 2, rows of a half] or none
+  const float* bias2 = nullptr;            // [experts, hidden] or none
   const void* x = nullptr;                 // bf16 [tokens, hidden]; |x| < 2^63 for e8m0_k32
   const std::int32_t* topk_ids = nullptr;  // [tokens, top_k]; others than [0, experts) add nothing
-  const float* topk_weights = nullptr;     // [tokens, top_k]
-  void* out = nullptr;                     // bf16 [tokens, hidden]
-  void* activated = nullptr;               // scratch, bf16 [tokens * top_k, intermediate]
-  float* products = nullptr;               // scratch, f32 [tokens * top_k, hidden]
-  std::uint32_t* counters = nullptr;       // plan.counters zeros; every run leaves them zero
+  const std::int32_t* expert_map = nullptr;  // [map_size] id -> expert, others add nothing; or none
+  int map_size = 0;
+  const float* topk_weights = nullptr;  // [tokens, top_k]
+  void* out = nullptr;                  // bf16 [tokens, hidden]
+  void* activated = nullptr;            // scratch, bf16 [tokens * top_k, intermediate]
+  float* products = nullptr;            // scratch, f32 [tokens * top_k, hidden]
+  std::uint32_t* counters = nullptr;    // plan.counters zeros; every run leaves them zero
+  MoeF4Rule rule;
 };
 
 // What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7, or
@@ -38,7 +66,8 @@ constexpr float f4_global_factor(F4Format format) {
   return format == F4Format::e4m3_k16 ? 0x1p7F : 0x1p62F;
 }
 
-// Returns a cudaError_t; nothing is launched when it isn't 0. stream: a cudaStream_t.
+// Returns a cudaError_t; nothing is launched when it isn't 0. stream: a cudaStream_t. Biases, and
+// rules that aren't plain, are for plans of one token tile.
 int launch_moe_f4(F4Format format, const StreamPlan& plan, const MoeF4Args& args, void* stream);
 
 }  // namespace fewbit::cuda

@@ -6,10 +6,10 @@
 namespace fewbit::cuda {
 namespace {
 
-template <class Format, int max_tiles>
+template <class Format, int max_tiles, bool plain>
 cudaError_t launch_tiles(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
   cudaError_t error =
-      cudaFuncSetAttribute(moe_f4_stream<Format, max_tiles>,
+      cudaFuncSetAttribute(moe_f4_stream<Format, max_tiles, plain>,
                            cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute cooperative = {};
@@ -22,18 +22,23 @@ cudaError_t launch_tiles(const StreamPlan& plan, const MoeF4Args& args, cudaStre
   config.stream = stream;
   config.attrs = &cooperative;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, moe_f4_stream<Format, max_tiles>, plan, args);
+  return cudaLaunchKernelEx(&config, moe_f4_stream<Format, max_tiles, plain>, plan, args);
 }
 
 template <class Format>
 cudaError_t launch(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
+  const bool plain = is_plain(args.rule) && args.bias13 == nullptr && args.bias2 == nullptr;
+  if (!plain) {
+    return plan.token_tiles == 1 ? launch_tiles<Format, 1, false>(plan, args, stream)
+                                 : cudaErrorInvalidValue;
+  }
   switch (plan.token_tiles) {
     case 1:
-      return launch_tiles<Format, 1>(plan, args, stream);
+      return launch_tiles<Format, 1, true>(plan, args, stream);
     case 2:
-      return launch_tiles<Format, 2>(plan, args, stream);
+      return launch_tiles<Format, 2, true>(plan, args, stream);
     case 4:
-      return launch_tiles<Format, 4>(plan, args, stream);
+      return launch_tiles<Format, 4, true>(plan, args, stream);
     default:
       return cudaErrorInvalidValue;
   }

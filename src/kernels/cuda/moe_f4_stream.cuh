@@ -15,6 +15,15 @@
 
 namespace fewbit::cuda {
 
+// Of one element; not for relu2, which has no gate.
+__device__ __forceinline__ float activate_f4(const MoeF4Rule& rule, float gate, float up) {
+  const float g = clamp_gate(gate, rule.constants.limit);
+  const float u = clamp_up(up, rule.constants.limit);
+  if (rule.activation == F4Activation::gelu) return gelu(g) * u;
+  if (rule.activation == F4Activation::gelu_tanh) return gelu_tanh(g) * u;
+  return swigluoai(g, u, rule.constants.alpha, rule.constants.beta);
+}
+
 struct StreamBarriers {
   std::uint64_t full[stream_warps][stream_max_slots];
   std::uint64_t sums[2][stream_warps][2];  // matrix, group, buffer
@@ -28,6 +37,7 @@ __device__ __forceinline__ std::uint32_t scale_up(std::uint32_t pair) {
 // An item in work, in shared memory.
 struct ItemOutput {
   int count;
+  int expert;
   int unit_begin;  // the item's first unit, of all the work
   int unit_end;    // where the block's part of it ends
   int index;       // of the item
@@ -67,51 +77,75 @@ __device__ __forceinline__ void stage_tokens(const StreamMatrix& m, const ItemOu
   }
 }
 
-// gate and up of 16 rows -> activated rows.
-template <int tiles>
-__device__ __forceinline__ void store_activated(const StreamMatrix& m, const ItemOutput& item,
-                                                const CellSums<tiles>& sums, int unit,
-                                                __nv_bfloat16* activated, int lane) {
+// Gate and up (without a gate: rows of both halves of up) of 16 rows -> activated rows.
+template <int tiles, bool plain>
+__device__ __forceinline__ void store_activated(const StreamPlan& plan, const MoeF4Args& args,
+                                                const ItemOutput& item, const CellSums<tiles>& sums,
+                                                int unit, int lane) {
+  const StreamMatrix& m = plan.fc1;
+  const MoeF4Rule& rule = args.rule;
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       const int n = t * 8 + lane % 4 * 2 + column;
       if (n >= item.count) continue;
-      __nv_bfloat16* out = activated + static_cast<long long>(item.route[n]) * m.rows_half;
+      const float weight = !plain && rule.router_weight_on_input ? item.weight[n] : 1.0F;
+      __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.activated) +
+                           static_cast<long long>(item.route[n]) * plan.fc2.depth;
 #pragma unroll
       for (int high = 0; high < 2; ++high) {
         const int row = unit * 16 + lane / 4 + high * 8;
-        const float gate = sums.value[0][t][high * 2 + column] * item.scale[0];
-        const float up = sums.value[1][t][high * 2 + column] * item.scale[1];
-        if (row < m.rows_half) out[row] = __float2bfloat16_rn(gate / (1.0F + expf(-gate)) * up);
+        if (row >= m.rows_half) continue;
+        float gate = sums.value[0][t][high * 2 + column] * item.scale[0];
+        float up = sums.value[1][t][high * 2 + column] * item.scale[1];
+        if (plain) {
+          out[row] = __float2bfloat16_rn(silu(gate) * up);
+          continue;
+        }
+        gate *= weight;
+        up *= weight;
+        if (args.bias13 != nullptr) {
+          const float* bias = args.bias13 + item.expert * 2LL * m.rows_half + row;
+          gate += __ldg(bias);
+          up += __ldg(bias + m.rows_half);
+        }
+        if (f4_gated(rule.activation)) {
+          out[row] = __float2bfloat16_rn(activate_f4(rule, gate, up));
+        } else {
+          out[row] = __float2bfloat16_rn(relu2(gate));
+          out[m.rows_half + row] = __float2bfloat16_rn(relu2(up));
+        }
       }
     }
   }
 }
 
 // Weighted products of 2 x 16 rows of down.
-template <int tiles>
-__device__ __forceinline__ void store_products(const StreamMatrix& m, const ItemOutput& item,
-                                               const CellSums<tiles>& sums, int unit,
-                                               float* products, int lane) {
+template <int tiles, bool plain>
+__device__ __forceinline__ void store_products(const StreamMatrix& m, const MoeF4Args& args,
+                                               const ItemOutput& item, const CellSums<tiles>& sums,
+                                               int unit, int lane) {
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       const int n = t * 8 + lane % 4 * 2 + column;
       if (n >= item.count) continue;
-      const float factor = item.weight[n];
-      float* out = products + static_cast<long long>(item.route[n]) * 2 * m.rows_half;
+      const float factor = !plain && args.rule.router_weight_on_input ? 1.0F : item.weight[n];
+      float* out = args.products + static_cast<long long>(item.route[n]) * 2 * m.rows_half;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int high = 0; high < 2; ++high) {
           const int row = unit * 16 + lane / 4 + high * 8;
-          if (row < m.rows_half) {
-            out[half * m.rows_half + row] =
-                sums.value[half][t][high * 2 + column] * item.scale[0] * factor;
+          if (row >= m.rows_half) continue;
+          const int feature = half * m.rows_half + row;
+          float value = sums.value[half][t][high * 2 + column] * item.scale[0];
+          if (!plain && args.bias2 != nullptr) {
+            value += __ldg(args.bias2 + item.expert * 2LL * m.rows_half + feature);
           }
+          out[feature] = value * factor;
         }
       }
     }
@@ -189,7 +223,7 @@ __device__ __forceinline__ bool add_up(const StreamPlan& plan, const StreamMatri
 }
 
 // This group's units of one item.
-template <class Format, int tiles>
+template <class Format, int tiles, bool plain>
 __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Args& args,
                                           StreamBarriers& barriers, CopyStream<Format>& copies,
                                           RingPlace& place, WarpState& state,
@@ -232,11 +266,11 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
     }
     const int unit = state.next - item.unit_begin;
     if (state.matrix == 0) {
-      store_activated(m, item, sums, unit, static_cast<__nv_bfloat16*>(args.activated), lane);
+      store_activated<tiles, plain>(plan, args, item, sums, unit, lane);
       __syncwarp();
       if (lane == 0) add_release(args.counters + item.index, 1);
     } else {
-      store_products(m, item, sums, unit, args.products, lane);
+      store_products<tiles, plain>(m, args, item, sums, unit, lane);
     }
   }
 }
@@ -256,8 +290,9 @@ __device__ inline void sum_products(const StreamPlan& plan, const MoeF4Args& arg
 #pragma unroll 8
     for (int j = 0; j < plan.top_k; ++j) {
       const long long route = static_cast<long long>(token) * plan.top_k + j;
-      const int id = __ldg(args.topk_ids + route);
-      if (id < 0 || id >= plan.experts) continue;
+      if (expert_of(args, static_cast<int>(route), plan.tokens * plan.top_k, plan.experts) < 0) {
+        continue;
+      }
       const float4 v =
           __ldcg(reinterpret_cast<const float4*>(args.products + route * hidden) + quad);
       sum.x += v.x;
@@ -303,6 +338,7 @@ __device__ int stage_items(const StreamPlan& plan, const MoeF4Args& args, const 
     if (tid < 2) output.scale[tid] = scales[3 * item.expert + (matrix == 0 ? tid : 2)];
     if (tid == 0) {
       output.count = item.count;
+      output.expert = item.expert;
       output.unit_begin = index * m.units;
       output.unit_end = end;
       output.index = index;
@@ -325,7 +361,7 @@ __device__ int stage_items(const StreamPlan& plan, const MoeF4Args& args, const 
 }
 
 // The block's share of both matrices.
-template <class Format, int max_tiles>
+template <class Format, int max_tiles, bool plain>
 __device__ __forceinline__ void run_matrices(const StreamPlan& plan, const MoeF4Args& args,
                                              StreamBarriers& barriers, CopyStream<Format>& copies,
                                              ItemOutput* outputs, std::uint8_t* shared) {
@@ -356,12 +392,13 @@ __device__ __forceinline__ void run_matrices(const StreamPlan& plan, const MoeF4
       for (int i = 0; i < count; ++i) {
         const ItemOutput& item = outputs[i];
         if (max_tiles == 1 || item.count <= 8) {
-          run_units<Format, 1>(plan, args, barriers, copies, place, state, item, shared);
+          run_units<Format, 1, plain>(plan, args, barriers, copies, place, state, item, shared);
         } else if (max_tiles == 2 || item.count <= 16) {
-          run_units<Format, max_tiles == 1 ? 1 : 2>(plan, args, barriers, copies, place, state,
-                                                    item, shared);
+          run_units<Format, max_tiles == 1 ? 1 : 2, plain>(plan, args, barriers, copies, place,
+                                                           state, item, shared);
         } else {
-          run_units<Format, max_tiles>(plan, args, barriers, copies, place, state, item, shared);
+          run_units<Format, max_tiles, plain>(plan, args, barriers, copies, place, state, item,
+                                              shared);
         }
       }
       __syncthreads();
@@ -389,7 +426,8 @@ __device__ __forceinline__ void prefetch_inputs(const StreamPlan& plan, const Mo
   }
 }
 
-template <class Format, int max_tiles>
+// plain: silu(gate) * up without biases, router weight on the output.
+template <class Format, int max_tiles, bool plain>
 __global__ void __launch_bounds__(stream_warps * 32, 1)
     moe_f4_stream(const __grid_constant__ StreamPlan plan, const __grid_constant__ MoeF4Args args) {
   extern __shared__ __align__(128) std::uint8_t shared[];
@@ -413,7 +451,7 @@ __global__ void __launch_bounds__(stream_warps * 32, 1)
   const float scale = tid < 3 * plan.experts ? load_scale(args, tid) : 0.0F;
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   sort_routes_in_block(
-      plan, args.topk_ids, args.topk_weights,
+      plan, args,
       {items, routes, reinterpret_cast<float*>(routes + plan.tokens * plan.top_k),
        reinterpret_cast<std::uint16_t*>(shared + plan.counts_at), &item_count, warp_sums});
   if (tid < 3 * plan.experts) scales[tid] = scale;
@@ -436,7 +474,7 @@ __global__ void __launch_bounds__(stream_warps * 32, 1)
   // fit, those would wait for microseconds.
   if (tid % 32 == 0) copies.issue();
   __syncwarp();
-  run_matrices<Format, max_tiles>(plan, args, barriers, copies, outputs, shared);
+  run_matrices<Format, max_tiles, plain>(plan, args, barriers, copies, outputs, shared);
 
   // All products are written before any is summed.
   std::uint32_t* arrived = args.counters + plan.max_items;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations as the grouped products read them. An item's rows are an image of shared memory, so
+// that one bulk copy brings a stage: for every 64 k all rows of 128 bytes, their 16-byte chunks
+// swizzled. Inside 32 k the order is that of the weights' registers (layout/cuda_f4_cells.hpp):
+// chunk 2 s + h holds k 4 s + 2 h and the next of each run of 8.
+#pragma once
+
+#include "kernels/cuda/grouped_routes.cuh"
+
+namespace fewbit::cuda {
+
+// Where a chunk of a row of an item lies, from the beginning of the item's image.
+__device__ __forceinline__ std::uint32_t chunk_place(int rows, int row, int step, int chunk) {
+  return static_cast<std::uint32_t>((step * rows + row) * 128 + ((chunk ^ (row & 7)) * 16));
+}
+
+// Rows of x in the order of the sorted routes, a warp a row; padding is zero.
+__global__ void __launch_bounds__(256)
+    gather_rows(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
+                void* scratch) {
+  const int rows = __ldg(at<int>(scratch, plan.totals_at) + 1);
+  const int lane = threadIdx.x % 32;
+  const auto* items = at<GroupedItem>(scratch, plan.items_at);
+  for (int row = blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += gridDim.x * 8) {
+    const GroupedItem item = items[at<int>(scratch, plan.row_item_at)[row]];
+    const int route = at<int>(scratch, plan.row_route_at)[row];
+    std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * item.first_row * plan.hidden;
+    const auto* from = reinterpret_cast<const uint4*>(
+        static_cast<const std::uint16_t*>(args.x) +
+        static_cast<long long>(route < 0 ? 0 : route / plan.top_k) * plan.hidden);
+    for (int cell = lane; cell < plan.hidden / 32; cell += 32) {
+      uint4 v[4] = {};
+      if (route >= 0) {
+#pragma unroll
+        for (int t = 0; t < 4; ++t) v[t] = __ldg(from + cell * 4 + t);
+      }
+      const uint4 chunks[4] = {{v[0].x, v[1].x, v[2].x, v[3].x},
+                               {v[0].y, v[1].y, v[2].y, v[3].y},
+                               {v[0].z, v[1].z, v[2].z, v[3].z},
+                               {v[0].w, v[1].w, v[2].w, v[3].w}};
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        const std::uint32_t place =
+            chunk_place(item.rows, row - item.first_row, cell / 2, cell % 2 * 4 + q);
+        *reinterpret_cast<uint4*>(image + place) = chunks[q];
+      }
+    }
+  }
+}
+
+// out[t] = sum of the token's products in the order of its slots.
+__global__ void __launch_bounds__(256)
+    sum_rows(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
+             void* scratch) {
+  const int quads = plan.hidden / 4;
+  const int* route_row = at<int>(scratch, plan.route_row_at);
+  const auto* products = at<float4>(scratch, plan.products_at);
+  const long long total = static_cast<long long>(plan.tokens) * quads;
+  for (long long i = blockIdx.x * 256LL + threadIdx.x; i < total; i += gridDim.x * 256LL) {
+    const int token = static_cast<int>(i / quads);
+    const int quad = static_cast<int>(i - static_cast<long long>(token) * quads);
+    float4 sum = {0.0F, 0.0F, 0.0F, 0.0F};
+#pragma unroll 8
+    for (int j = 0; j < plan.top_k; ++j) {
+      const int row = __ldg(route_row + static_cast<long long>(token) * plan.top_k + j);
+      if (row < 0) continue;
+      const float4 v = __ldcs(products + static_cast<long long>(row) * quads + quad);
+      sum.x += v.x;
+      sum.y += v.y;
+      sum.z += v.z;
+      sum.w += v.w;
+    }
+    const __nv_bfloat162 low = __floats2bfloat162_rn(sum.x, sum.y);
+    const __nv_bfloat162 high = __floats2bfloat162_rn(sum.z, sum.w);
+    reinterpret_cast<uint2*>(args.out)[i] = {*reinterpret_cast<const std::uint32_t*>(&low),
+                                             *reinterpret_cast<const std::uint32_t*>(&high)};
+  }
+}
+
+}  // namespace fewbit::cuda

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "kernels/cuda/moe_f4_grouped.cuh"
+
+namespace fewbit::cuda {
+namespace {
+
+template <class Format, bool first, int item_rows>
+cudaError_t launch_products(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
+                            cudaStream_t stream) {
+  constexpr int shared = grouped_stages * GroupedStage<Format>::bytes + 1024;
+  const cudaError_t error =
+      cudaFuncSetAttribute(grouped_products<Format, first, item_rows>,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (error != cudaSuccess) return error;
+  grouped_products<Format, first, item_rows>
+      <<<static_cast<unsigned>(plan.blocks), grouped_threads, shared, stream>>>(plan, args,
+                                                                                scratch);
+  return cudaGetLastError();
+}
+
+template <class Format>
+cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
+                   cudaStream_t stream) {
+  if (plan.item_rows != 64 && plan.item_rows != grouped_item_rows) return cudaErrorInvalidValue;
+  const int counts = sort_warps * plan.experts * static_cast<int>(sizeof(int));
+  cudaError_t error =
+      cudaFuncSetAttribute(sort_routes, cudaFuncAttributeMaxDynamicSharedMemorySize, counts);
+  if (error != cudaSuccess) return error;
+  sort_routes<<<1, sort_threads, counts, stream>>>(plan, args, scratch);
+  const auto many = static_cast<unsigned>(plan.blocks * 8);
+  gather_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
+  error = cudaGetLastError();
+  if (error != cudaSuccess) return error;
+  error = plan.item_rows == 64 ? launch_products<Format, true, 64>(plan, args, scratch, stream)
+                               : launch_products<Format, true, 128>(plan, args, scratch, stream);
+  if (error != cudaSuccess) return error;
+  error = plan.item_rows == 64 ? launch_products<Format, false, 64>(plan, args, scratch, stream)
+                               : launch_products<Format, false, 128>(plan, args, scratch, stream);
+  if (error != cudaSuccess) return error;
+  sum_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+int launch_moe_f4_grouped(F4Format format, const GroupedPlan& plan, const MoeF4Args& args,
+                          void* scratch, void* stream) {
+  auto* on = static_cast<cudaStream_t>(stream);
+  return format == F4Format::e4m3_k16 ? launch<F4E4m3>(plan, args, scratch, on)
+                                      : launch<F4E8m0>(plan, args, scratch, on);
+}
+
+}  // namespace fewbit::cuda

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products of moe_f4_grouped.hpp. A tile is an item (up to 128 routes of an expert) times 8
+// units of 32 weight rows; a warp dequantizes one of them, and a warpgroup of four makes two
+// products of 64 rows: with the gate rows and with the up rows (fc2: the upper and lower rows of
+// down). A thread block takes tiles in turn; the copies run over their ends.
+#pragma once
+
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/f4_cell.cuh"
+#include "kernels/cuda/grouped_rows.cuh"
+#include "kernels/cuda/moe_f4_grouped.hpp"
+#include "kernels/cuda/warpgroup_product.cuh"
+
+namespace fewbit::cuda {
+
+inline constexpr int grouped_consumers = grouped_tile_units;  // warps
+// And a warpgroup of which one warp copies; it gives registers to the others.
+inline constexpr int grouped_threads = (grouped_consumers + 4) * 32;
+inline constexpr int grouped_rows_bytes = grouped_item_rows * 128;
+
+template <class Format>
+struct GroupedStage {
+  static constexpr int unit_bytes = 2 * Format::cell_bytes;  // of a step of 64 k
+  static constexpr int bytes =
+      (grouped_rows_bytes + grouped_tile_units * unit_bytes + 1023) / 1024 * 1024;
+};
+
+struct GroupedBarriers {
+  std::uint64_t full[grouped_stages];
+  std::uint64_t empty[grouped_stages];
+};
+
+// One of the two matrices.
+struct GroupedMatrix {
+  const std::uint8_t* weights;
+  const std::uint8_t* rows;  // images of the items
+  long long expert_bytes;
+  int depth;
+  int units;
+};
+
+struct RingStage {
+  int stage = 0;
+  int parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == grouped_stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The copying warp: lane u brings unit u of the tile, lane 8 the activations.
+template <class Format>
+__device__ void copy_tiles(const GroupedPlan& plan, const GroupedMatrix& m,
+                           const GroupedItem* items, int tiles, int tile_rows,
+                           GroupedBarriers& barriers, std::uint8_t* ring) {
+  using Stage = GroupedStage<Format>;
+  const int lane = threadIdx.x % 32;
+  const std::uint64_t policy = evict_first_policy();
+  RingStage place;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const GroupedItem item = items[tile / tile_rows];
+    const int first_unit = tile % tile_rows * grouped_tile_units;
+    const int units = min(grouped_tile_units, m.units - first_unit);
+    const std::uint32_t row_bytes = item.rows * 128;
+    const std::uint8_t* weights =
+        m.weights + item.expert * m.expert_bytes +
+        static_cast<long long>(first_unit + lane) * (m.depth / 32) * Format::cell_bytes;
+    const std::uint8_t* rows = m.rows + 2LL * item.first_row * m.depth;
+    for (int step = 0; step < m.depth / grouped_step; ++step) {
+      const std::uint32_t full = shared_address(&barriers.full[place.stage]);
+      const std::uint32_t to = shared_address(ring + place.stage * Stage::bytes);
+      barrier_wait(shared_address(&barriers.empty[place.stage]), place.parity ^ 1);
+      if (lane == 0) barrier_expect(full, row_bytes + units * Stage::unit_bytes);
+      __syncwarp();
+      if (lane < units) {
+        bulk_copy(to + grouped_rows_bytes + lane * Stage::unit_bytes, weights, Stage::unit_bytes,
+                  full, policy);
+        weights += Stage::unit_bytes;
+      } else if (lane == grouped_tile_units) {
+        bulk_copy(to, rows, row_bytes, full);
+        rows += row_bytes;
+      }
+      place.next();
+    }
+  }
+}
+
+// Sums of a warpgroup: two halves of 64 rows times the columns.
+template <int columns>
+struct GroupedSums {
+  float value[2][columns / 2];
+};
+
+template <class Format, int columns>
+__device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int steps,
+                                              GroupedBarriers& barriers, std::uint8_t* ring,
+                                              RingStage& place) {
+  using Stage = GroupedStage<Format>;
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+#pragma unroll
+  for (int i = 0; i < columns; ++i) sums.value[i / (columns / 2)][i % (columns / 2)] = 0.0F;
+  std::uint32_t a[2][2][2][4] = {};  // [cell][half][k16]
+  int before = -1;                   // the stage whose products may still be on their way
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    barrier_wait(shared_address(&barriers.full[place.stage]), place.parity);
+    const std::uint8_t* stage = ring + place.stage * Stage::bytes;
+    const std::uint8_t* cells = stage + grouped_rows_bytes + warp * Stage::unit_bytes;
+    const std::uint64_t rows = swizzled_matrix(shared_address(stage));
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const std::uint8_t* cell = cells + c * Format::cell_bytes;
+      const uint4 codes = *reinterpret_cast<const uint4*>(cell + lane * 16);
+      const auto scales =
+          *reinterpret_cast<const std::uint32_t*>(cell + 512 + Format::scale_at(lane));
+      Format::dequantize(codes, scales, a[c]);
+      products_fence();
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          WarpgroupProduct<columns>::add(sums.value[half], a[c][half][k], rows + (2 * c + k) * 2);
+        }
+      }
+      products_commit();
+      products_wait<1>();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) operands_read(a[c ^ 1][i / 2][i % 2]);
+      if (c == 0 && before >= 0 && lane == 0) {
+        barrier_arrive(shared_address(&barriers.empty[before]), 1);
+      }
+    }
+    before = place.stage;
+    place.next();
+  }
+  products_wait<0>();
+#pragma unroll
+  for (int i = 0; i < 8; ++i) operands_read(a[i / 4][i / 2 % 2][i % 2]);
+  sums_ready(sums.value[0]);
+  sums_ready(sums.value[1]);
+  if (lane == 0) barrier_arrive(shared_address(&barriers.empty[before]), 1);
+}
+
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+// Activates a unit's sums and stores them as fc2 reads them. A lane has features g and g + 8 of the
+// columns 2 t and 2 t + 1; it gives one column to the lane of the neighbouring feature and stores
+// two neighbouring features of the other.
+template <int columns>
+__device__ __forceinline__ void store_activated_rows(const GroupedPlan& plan, const MoeF4Args& args,
+                                                     const GroupedItem& item, int unit,
+                                                     const float* row_weight, std::uint8_t* images,
+                                                     const GroupedSums<columns>& sums) {
+  const int lane = threadIdx.x % 32;
+  const int g = lane / 4;
+  const int odd = g & 1;
+  const MoeF4Rule& rule = args.rule;
+  const float gate_scale = __ldg(args.global13 + 2 * item.expert);
+  const float up_scale = __ldg(args.global13 + 2 * item.expert + 1);
+  float bias[2][2] = {};  // [half][g or g + 8]
+  if (args.bias13 != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int feature = unit * 16 + g + i % 2 * 8;
+      if (feature < plan.inner) {
+        bias[i / 2][i % 2] =
+            __ldg(args.bias13 + (2LL * item.expert + i / 2) * plan.inner + feature);
+      }
+    }
+  }
+  std::uint8_t* image = images + 2LL * item.first_row * plan.inner;
+  const int chunk = unit / 2 % 2 * 4 + g / 2;
+#pragma unroll
+  for (int j = 0; j < columns / 8; ++j) {
+    if (j * 8 >= item.rows) break;
+    std::uint32_t column[2];  // features g and g + 8
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int n = j * 8 + lane % 4 * 2 + c;
+      const float weight =
+          rule.router_weight_on_input && n < item.count ? row_weight[item.first_row + n] : 1.0F;
+      float value[2];
+#pragma unroll
+      for (int high = 0; high < 2; ++high) {
+        const int i = j * 4 + high * 2 + c;
+        const float gate = sums.value[0][i] * gate_scale * weight + bias[0][high];
+        const float up = sums.value[1][i] * up_scale * weight + bias[1][high];
+        value[high] =
+            swigluoai(clamp_gate(gate, rule.constants.limit), clamp_up(up, rule.constants.limit),
+                      rule.constants.alpha, rule.constants.beta);
+      }
+      column[c] = pack_pair(value[0], value[1]);
+    }
+    const std::uint32_t kept = odd ? column[1] : column[0];
+    const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFU, odd ? column[0] : column[1], 4);
+    const std::uint32_t even_feature = odd ? got : kept;
+    const std::uint32_t odd_feature = odd ? kept : got;
+    const int n = j * 8 + lane % 4 * 2 + odd;
+    const std::uint32_t place = chunk_place(item.rows, n, unit / 4, chunk) + unit % 2 * 8;
+    *reinterpret_cast<uint2*>(image + place) = {__byte_perm(even_feature, odd_feature, 0x5410),
+                                                __byte_perm(even_feature, odd_feature, 0x7632)};
+  }
+}
+
+// Weighted products of a unit.
+template <int columns>
+__device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, const MoeF4Args& args,
+                                                   const GroupedItem& item, int unit,
+                                                   const float* row_weight, float* products,
+                                                   const GroupedSums<columns>& sums) {
+  const int lane = threadIdx.x % 32;
+  const float scale = __ldg(args.global2 + item.expert);
+  const int half_rows = plan.hidden / 2;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int high = 0; high < 2; ++high) {
+      const int row = unit * 16 + lane / 4 + high * 8;
+      if (row >= half_rows) continue;
+      const int feature = half * half_rows + row;
+      const float bias =
+          args.bias2 == nullptr
+              ? 0.0F
+              : __ldg(args.bias2 + static_cast<long long>(item.expert) * plan.hidden + feature);
+#pragma unroll
+      for (int i = 0; i < columns / 4; ++i) {
+        const int n = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        if (i / 2 * 8 >= item.rows) break;
+        if (n >= item.count) continue;
+        const float weight =
+            args.rule.router_weight_on_input ? 1.0F : row_weight[item.first_row + n];
+        products[static_cast<long long>(item.first_row + n) * plan.hidden + feature] =
+            (sums.value[half][i / 2 * 4 + high * 2 + i % 2] * scale + bias) * weight;
+      }
+    }
+  }
+}
+
+// A consumer warpgroup's part of a tile.
+template <class Format, bool first, int columns>
+__device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Args& args,
+                                         const GroupedMatrix& m, const GroupedItem& item, int unit,
+                                         void* scratch, GroupedBarriers& barriers,
+                                         std::uint8_t* ring, RingStage& place) {
+  GroupedSums<columns> sums;
+  multiply_tile<Format, columns>(sums, m.depth / grouped_step, barriers, ring, place);
+  if (unit >= m.units) return;
+  const auto* row_weight = at<float>(scratch, plan.row_weight_at);
+  if (first) {
+    store_activated_rows<columns>(plan, args, item, unit, row_weight,
+                                  at<std::uint8_t>(scratch, plan.activated_at), sums);
+  } else {
+    store_product_rows<columns>(plan, args, item, unit, row_weight,
+                                at<float>(scratch, plan.products_at), sums);
+  }
+}
+
+// item_rows: the most of an item, 64 or 128.
+template <class Format, bool first, int item_rows>
+__global__ void __launch_bounds__(grouped_threads, 1)
+    grouped_products(const __grid_constant__ GroupedPlan plan,
+                     const __grid_constant__ MoeF4Args args, void* scratch) {
+  extern __shared__ std::uint8_t shared[];
+  __shared__ GroupedBarriers barriers;
+  const std::uint32_t past = shared_address(shared) & 1023U;
+  std::uint8_t* ring = shared + (past == 0 ? 0 : 1024 - past);
+  const int warp = threadIdx.x / 32;
+  if (threadIdx.x < grouped_stages) {
+    barrier_init(shared_address(&barriers.full[threadIdx.x]), 1);
+    barrier_init(shared_address(&barriers.empty[threadIdx.x]), grouped_consumers);
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  __syncthreads();
+  GroupedMatrix m;
+  m.weights = first ? args.w13 : args.w2;
+  m.rows = at<std::uint8_t>(scratch, first ? plan.x_at : plan.activated_at);
+  m.depth = first ? plan.hidden : plan.inner;
+  m.units = first ? plan.units1 : plan.units2;
+  m.expert_bytes = static_cast<long long>(m.units) * (m.depth / 32) * Format::cell_bytes;
+  const auto* items = at<GroupedItem>(scratch, plan.items_at);
+  const int tile_rows = (m.units + grouped_tile_units - 1) / grouped_tile_units;
+  const int tiles = __ldg(at<int>(scratch, plan.totals_at)) * tile_rows;
+  if (warp >= grouped_consumers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (warp == grouped_consumers) {
+      copy_tiles<Format>(plan, m, items, tiles, tile_rows, barriers, ring);
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    RingStage place;
+#pragma unroll 1
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      const GroupedItem item = items[tile / tile_rows];
+      const int unit = tile % tile_rows * grouped_tile_units + warp;
+      const auto run = [&](auto product) {
+        run_tile<Format, first, decltype(product)::value>(plan, args, m, item, unit, scratch,
+                                                          barriers, ring, place);
+      };
+      // More widths than four in one kernel are more than the compiler finds registers for.
+      constexpr int wide = item_rows / 4;
+      if (item.rows <= wide) {
+        run(std::integral_constant<int, wide>{});
+      } else if (item.rows <= 2 * wide) {
+        run(std::integral_constant<int, 2 * wide>{});
+      } else if (item.rows <= 3 * wide) {
+        run(std::integral_constant<int, 3 * wide>{});
+      } else {
+        run(std::integral_constant<int, item_rows>{});
+      }
+    }
+  }
+}
+
+}  // namespace fewbit::cuda
