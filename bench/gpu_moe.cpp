@@ -2,7 +2,7 @@
 // MoE layers on a GPU against the time in which their weights can be read.
 //
 // usage: bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1]
-//                     [--split1 N] [--split2 N] [--tiles N] [--kernels stream|grouped]
+//                     [--split1 N] [--split2 N] [--tiles N] [--kernels stream|grouped] [--items N]
 //
 // One graph holds a call on each of several copies of the weights, so that no copy is in the
 // second-level cache when its turn comes; each has its own random routing. Time: median of 30
@@ -39,7 +39,8 @@ struct Options {
   std::string shape;
   std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096};
   StreamChoice choice;
-  bool scan = false;    // all choices, the fastest three shown
+  bool scan = false;  // all choices, the fastest three shown
+  int item_rows = 0;
   std::string kernels;  // "stream" or "grouped"; empty: as the backend chooses
   int replays = 30;
 };
@@ -48,7 +49,7 @@ struct Measured {
   double microseconds = 0;
   double floor = 0;
   StreamPlan plan;
-  bool grouped = false;
+  int item_rows = 0;  // of the grouped kernels; 0: the streaming one
 };
 
 // Weights of one expert, random, for all of them.
@@ -162,11 +163,11 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
 }
 
 Result<Measured> measure_grouped(F4Format format, const StreamShape& shape, const StreamCard& card,
-                                 const std::vector<DeviceWeights>& copies, int replays,
-                                 const device::Stream& stream) {
+                                 const std::vector<DeviceWeights>& copies, int item_rows,
+                                 int replays, const device::Stream& stream) {
   Measured result;
-  result.grouped = true;
-  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape, card));
+  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape, card, item_rows));
+  result.item_rows = plan.item_rows;
   StreamPlan sizes;
   sizes.tokens = plan.tokens;
   sizes.fc1.depth = plan.hidden;
@@ -257,8 +258,8 @@ void print_measured(F4Format format, const char* name, std::int64_t tokens,
   }
   std::printf("%8.1f us  floor %7.1f  fraction %.2f   ", m->microseconds, m->floor,
               m->floor / m->microseconds);
-  if (m->grouped) {
-    std::printf("grouped\n");
+  if (m->item_rows != 0) {
+    std::printf("grouped, items of up to %d\n", m->item_rows);
   } else {
     std::printf("split %d,%d tiles %d slots %d\n", m->plan.fc1.split, m->plan.fc2.split,
                 m->plan.token_tiles, m->plan.slots);
@@ -282,7 +283,8 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
         options.kernels.empty() ? grouped_is_faster(shape) : options.kernels == "grouped";
     print_measured(
         format, s.name, tokens,
-        grouped ? measure_grouped(format, shape, card, copies, options.replays, stream)
+        grouped ? measure_grouped(format, shape, card, copies, options.item_rows, options.replays,
+                                  stream)
                 : measure(format, shape, card, copies, options.choice, options.replays, stream));
   }
   return {};
@@ -345,8 +347,9 @@ int main(int argc, char** argv) {
   const fewbit::bench::Usage usage{
       .text =
           "bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] [--split2 N] "
-          "[--tiles N] [--kernels stream|grouped]",
-      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles", "--kernels"}};
+          "[--tiles N] [--kernels stream|grouped] [--items N]",
+      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles", "--kernels",
+                  "--items"}};
   if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   fewbit::cuda::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -355,6 +358,7 @@ int main(int argc, char** argv) {
     if (name == "--shape") options.shape = value;
     if (name == "--split1") options.choice.split1 = std::atoi(value);
     if (name == "--split2") options.choice.split2 = std::atoi(value);
+    if (name == "--items") options.item_rows = std::atoi(value);
     if (name == "--kernels") options.kernels = value;
     if (name == "--scan") options.scan = std::atoi(value) != 0;
     if (name == "--tiles") options.choice.token_tiles = std::atoi(value);

@@ -95,8 +95,9 @@ void expect_exact(const RandomLayer& layer, const Outcome& outcome, std::int64_t
 }
 
 // The same by the grouped kernels, with scratch that begins as NaN.
-Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& card, int repeats = 1) {
-  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(layer.shape, card));
+Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& card, int repeats = 1,
+                            int item_rows = 0) {
+  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(layer.shape, card, item_rows));
   FEWBIT_TRY(device::Stream stream, device::Stream::create());
   FEWBIT_TRY(
       const DeviceWeights weights,
@@ -335,13 +336,13 @@ class GroupedTest : public MoeF4Test {
       GTEST_SKIP() << "warpgroup products need compute capability 90";
     }
   }
-  void check(F4Format format, const StreamShape& shape, std::int64_t every = 1) {
+  void check(F4Format format, const StreamShape& shape, std::int64_t every = 1, int item_rows = 0) {
     const RandomLayer layer =
         random_layer(format, shape, 1 + static_cast<std::uint64_t>(shape.tokens));
     SCOPED_TRACE(testing::Message()
                  << "format " << static_cast<int>(format) << " tokens " << shape.tokens
                  << " hidden " << shape.hidden_size << " inner " << shape.intermediate_size);
-    const Result<Outcome> outcome = run_grouped(layer, card_, 3);
+    const Result<Outcome> outcome = run_grouped(layer, card_, 3, item_rows);
     ASSERT_OK(outcome);
     expect_exact(layer, *outcome, every);
   }
@@ -351,7 +352,10 @@ class GroupedTest : public MoeF4Test {
 TEST_F(GroupedTest, FewTokens) {
   for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
     check(format, {5, 2, 4, 64, 64});
-    check(format, {70, 2, 2, 128, 192});
+    check(format, {70, 2, 2, 128, 192}, 1, 32);
+    check(format, {70, 2, 2, 128, 192}, 1, 48);
+    check(format, {70, 2, 2, 128, 192}, 1, 64);
+    check(format, {70, 2, 2, 128, 192}, 1, 128);
   }
 }
 
@@ -361,8 +365,10 @@ TEST_F(GroupedTest, SmallAndOddShapes) {
       for (const StreamShape& s :
            {StreamShape{tokens, 1, 1, 64, 64}, StreamShape{tokens, 3, 5, 192, 320},
             StreamShape{tokens, 2, 2, 640, 448}}) {
-        check(format, s, (tokens + 15) / 16);
-        if (HasFatalFailure()) return;
+        for (const int item_rows : {32, 48, 64, 128}) {
+          check(format, s, (tokens + 15) / 16, item_rows);
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }

@@ -40,9 +40,15 @@ Result<void> check(const StreamShape& shape) {
   return {};
 }
 
+// Narrower products for fewer tokens an expert.
+int rows_for(std::int64_t routes, std::int64_t experts) {
+  if (routes < 20 * experts) return 32;
+  return routes < 48 * experts ? 64 : grouped_item_rows;
+}
+
 }  // namespace
 
-Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card) {
+Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card, int item_rows) {
   FEWBIT_TRY(check(shape));
   const std::int64_t routes = shape.tokens * shape.top_k;
   const std::int64_t hit = std::min(routes, shape.experts);
@@ -55,8 +61,7 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
   plan.units1 = plan.inner / 16;
   plan.units2 = plan.hidden / 2 / 16;
   plan.blocks = card.sm_count;
-  // Narrower products for fewer tokens an expert.
-  plan.item_rows = routes < 40 * shape.experts ? 64 : grouped_item_rows;
+  plan.item_rows = item_rows != 0 ? item_rows : rows_for(routes, shape.experts);
   // Every expert that is hit has one item that isn't full, and pads less than 8 rows.
   plan.max_items = static_cast<int>(hit + routes / plan.item_rows);
   const std::int64_t rows = routes + 7 * hit;

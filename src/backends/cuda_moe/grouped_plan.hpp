@@ -7,7 +7,9 @@
 namespace fewbit::cuda {
 
 // Errors: unsupported (sizes that the kernels can't take: both numbers), limit (scratch).
-Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card);
+// item_rows: what a benchmark may set, 32, 48, 64 or 128; 0: by the shape.
+Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card,
+                                 int item_rows = 0);
 
 // Whether a call goes to the grouped kernels rather than to the streaming one, where both can run
 // it: as measured on an H200.

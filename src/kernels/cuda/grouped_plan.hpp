@@ -7,7 +7,6 @@
 namespace fewbit::cuda {
 
 inline constexpr int grouped_item_rows = 128;  // routes of an expert that share a tile, at most
-inline constexpr int grouped_tile_units = 8;   // units of weight rows of a tile
 inline constexpr int grouped_step = 64;        // k of a stage
 inline constexpr int grouped_stages = 8;
 inline constexpr int grouped_max_experts = 1024;
@@ -30,7 +29,7 @@ struct GroupedPlan {
   int units1 = 0;  // of fc1 and fc2: 16 rows of each half
   int units2 = 0;
   int blocks = 0;     // multiprocessors
-  int item_rows = 0;  // 64 or 128: the most that an item has
+  int item_rows = 0;  // 32, 48, 64 or 128: the most that an item has
   int max_items = 0;  // of any routing
   int max_rows = 0;
   // The scratch, bytes from its beginning.

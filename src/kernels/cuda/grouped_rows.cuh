@@ -14,6 +14,22 @@ __device__ __forceinline__ std::uint32_t chunk_place(int rows, int row, int step
   return static_cast<std::uint32_t>((step * rows + row) * 128 + ((chunk ^ (row & 7)) * 16));
 }
 
+// Of four neighbouring lanes with four words each: lane q gets word q of each.
+__device__ __forceinline__ uint4 transpose_of_four(const uint4& v) {
+  const int q = threadIdx.x % 4;
+  std::uint32_t out[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int other = q ^ r;
+    const std::uint32_t low = other & 1 ? v.y : v.x;
+    const std::uint32_t high = other & 1 ? v.w : v.z;
+    const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFU, other & 2 ? high : low, r);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) out[j] = j == other ? got : r == 0 ? 0 : out[j];
+  }
+  return {out[0], out[1], out[2], out[3]};
+}
+
 // Rows of x in the order of the sorted routes, a warp a row; padding is zero.
 __global__ void __launch_bounds__(256)
     gather_rows(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
@@ -28,22 +44,13 @@ __global__ void __launch_bounds__(256)
     const auto* from = reinterpret_cast<const uint4*>(
         static_cast<const std::uint16_t*>(args.x) +
         static_cast<long long>(route < 0 ? 0 : route / plan.top_k) * plan.hidden);
-    for (int cell = lane; cell < plan.hidden / 32; cell += 32) {
-      uint4 v[4] = {};
-      if (route >= 0) {
-#pragma unroll
-        for (int t = 0; t < 4; ++t) v[t] = __ldg(from + cell * 4 + t);
-      }
-      const uint4 chunks[4] = {{v[0].x, v[1].x, v[2].x, v[3].x},
-                               {v[0].y, v[1].y, v[2].y, v[3].y},
-                               {v[0].z, v[1].z, v[2].z, v[3].z},
-                               {v[0].w, v[1].w, v[2].w, v[3].w}};
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        const std::uint32_t place =
-            chunk_place(item.rows, row - item.first_row, cell / 2, cell % 2 * 4 + q);
-        *reinterpret_cast<uint4*>(image + place) = chunks[q];
-      }
+    // Four lanes a cell: each reads a run of 8 k and writes a chunk.
+    for (int i = lane; i < plan.hidden / 8; i += 32) {
+      uint4 v = {};
+      if (route >= 0) v = __ldg(from + i);
+      const uint4 chunk = transpose_of_four(v);
+      const std::uint32_t place = chunk_place(item.rows, row - item.first_row, i / 8, i % 8);
+      *reinterpret_cast<uint4*>(image + place) = chunk;
     }
   }
 }

@@ -8,24 +8,47 @@
 namespace fewbit::cuda {
 namespace {
 
-template <class Format, bool first, int item_rows>
+template <class Format, class Tile, bool first>
 cudaError_t launch_products(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                             cudaStream_t stream) {
-  constexpr int shared = grouped_stages * GroupedStage<Format>::bytes + 1024;
-  const cudaError_t error =
-      cudaFuncSetAttribute(grouped_products<Format, first, item_rows>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  constexpr int shared = grouped_stages * Tile::stage_bytes + 1024;
+  const cudaError_t error = cudaFuncSetAttribute(
+      grouped_products<Format, Tile, first>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
   if (error != cudaSuccess) return error;
-  grouped_products<Format, first, item_rows>
-      <<<static_cast<unsigned>(plan.blocks), grouped_threads, shared, stream>>>(plan, args,
-                                                                                scratch);
+  grouped_products<Format, Tile, first>
+      <<<static_cast<unsigned>(plan.blocks), Tile::threads, shared, stream>>>(plan, args, scratch);
   return cudaGetLastError();
+}
+
+template <class Format, int item_rows>
+cudaError_t launch_tiles(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
+                         cudaStream_t stream) {
+  using Tile = GroupedTile<Format, item_rows>;
+  const cudaError_t error = launch_products<Format, Tile, true>(plan, args, scratch, stream);
+  if (error != cudaSuccess) return error;
+  return launch_products<Format, Tile, false>(plan, args, scratch, stream);
+}
+
+template <class Format>
+cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
+                                 cudaStream_t stream) {
+  switch (plan.item_rows) {
+    case 32:
+      return launch_tiles<Format, 32>(plan, args, scratch, stream);
+    case 48:
+      return launch_tiles<Format, 48>(plan, args, scratch, stream);
+    case 64:
+      return launch_tiles<Format, 64>(plan, args, scratch, stream);
+    case 128:
+      return launch_tiles<Format, 128>(plan, args, scratch, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 template <class Format>
 cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                    cudaStream_t stream) {
-  if (plan.item_rows != 64 && plan.item_rows != grouped_item_rows) return cudaErrorInvalidValue;
   const int counts = sort_warps * plan.experts * static_cast<int>(sizeof(int));
   cudaError_t error =
       cudaFuncSetAttribute(sort_routes, cudaFuncAttributeMaxDynamicSharedMemorySize, counts);
@@ -35,11 +58,7 @@ cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch
   gather_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
   error = cudaGetLastError();
   if (error != cudaSuccess) return error;
-  error = plan.item_rows == 64 ? launch_products<Format, true, 64>(plan, args, scratch, stream)
-                               : launch_products<Format, true, 128>(plan, args, scratch, stream);
-  if (error != cudaSuccess) return error;
-  error = plan.item_rows == 64 ? launch_products<Format, false, 64>(plan, args, scratch, stream)
-                               : launch_products<Format, false, 128>(plan, args, scratch, stream);
+  error = launch_both_products<Format>(plan, args, scratch, stream);
   if (error != cudaSuccess) return error;
   sum_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
   return cudaGetLastError();

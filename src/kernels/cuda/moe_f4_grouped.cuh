@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of moe_f4_grouped.hpp. A tile is an item (up to 128 routes of an expert) times 8
+// The products of moe_f4_grouped.hpp. A tile is an item (routes of an expert) times 8 to 16
 // units of 32 weight rows; a warp dequantizes one of them, and a warpgroup of four makes two
 // products of 64 rows: with the gate rows and with the up rows (fc2: the upper and lower rows of
 // down). A thread block takes tiles in turn; the copies run over their ends.
@@ -13,16 +13,20 @@
 
 namespace fewbit::cuda {
 
-inline constexpr int grouped_consumers = grouped_tile_units;  // warps
-// And a warpgroup of which one warp copies; it gives registers to the others.
-inline constexpr int grouped_threads = (grouped_consumers + 4) * 32;
-inline constexpr int grouped_rows_bytes = grouped_item_rows * 128;
-
-template <class Format>
-struct GroupedStage {
+// How wide items are (their most rows) and what shares a tile: the fewer columns, the more
+// warpgroups a block has registers for. A further warpgroup, of which one warp copies, gives its
+// registers to them.
+template <class Format, int rows>
+struct GroupedTile {
+  static constexpr int item_rows = rows;
+  static constexpr int warpgroups = rows <= 32 ? 4 : rows <= 48 ? 3 : 2;
+  static constexpr int width = rows <= 48 ? 16 : rows / 4;  // products are 1 to 4 times as wide
+  static constexpr int units = 4 * warpgroups;              // a warp each
+  static constexpr int threads = (warpgroups + 1) * 128;
+  static constexpr int registers = rows <= 32 ? 112 : rows <= 48 ? 152 : 240;
+  static constexpr int rows_bytes = item_rows * 128;
   static constexpr int unit_bytes = 2 * Format::cell_bytes;  // of a step of 64 k
-  static constexpr int bytes =
-      (grouped_rows_bytes + grouped_tile_units * unit_bytes + 1023) / 1024 * 1024;
+  static constexpr int stage_bytes = (rows_bytes + units * unit_bytes + 1023) / 1024 * 1024;
 };
 
 struct GroupedBarriers {
@@ -50,19 +54,18 @@ struct RingStage {
   }
 };
 
-// The copying warp: lane u brings unit u of the tile, lane 8 the activations.
-template <class Format>
+// The copying warp: lane u brings unit u of the tile, the next one the activations.
+template <class Format, class Tile>
 __device__ void copy_tiles(const GroupedPlan& plan, const GroupedMatrix& m,
                            const GroupedItem* items, int tiles, int tile_rows,
                            GroupedBarriers& barriers, std::uint8_t* ring) {
-  using Stage = GroupedStage<Format>;
   const int lane = threadIdx.x % 32;
   const std::uint64_t policy = evict_first_policy();
   RingStage place;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const GroupedItem item = items[tile / tile_rows];
-    const int first_unit = tile % tile_rows * grouped_tile_units;
-    const int units = min(grouped_tile_units, m.units - first_unit);
+    const int first_unit = tile % tile_rows * Tile::units;
+    const int units = min(Tile::units, m.units - first_unit);
     const std::uint32_t row_bytes = item.rows * 128;
     const std::uint8_t* weights =
         m.weights + item.expert * m.expert_bytes +
@@ -70,15 +73,15 @@ __device__ void copy_tiles(const GroupedPlan& plan, const GroupedMatrix& m,
     const std::uint8_t* rows = m.rows + 2LL * item.first_row * m.depth;
     for (int step = 0; step < m.depth / grouped_step; ++step) {
       const std::uint32_t full = shared_address(&barriers.full[place.stage]);
-      const std::uint32_t to = shared_address(ring + place.stage * Stage::bytes);
+      const std::uint32_t to = shared_address(ring + place.stage * Tile::stage_bytes);
       barrier_wait(shared_address(&barriers.empty[place.stage]), place.parity ^ 1);
-      if (lane == 0) barrier_expect(full, row_bytes + units * Stage::unit_bytes);
+      if (lane == 0) barrier_expect(full, row_bytes + units * Tile::unit_bytes);
       __syncwarp();
       if (lane < units) {
-        bulk_copy(to + grouped_rows_bytes + lane * Stage::unit_bytes, weights, Stage::unit_bytes,
-                  full, policy);
-        weights += Stage::unit_bytes;
-      } else if (lane == grouped_tile_units) {
+        bulk_copy(to + Tile::rows_bytes + lane * Tile::unit_bytes, weights, Tile::unit_bytes, full,
+                  policy);
+        weights += Tile::unit_bytes;
+      } else if (lane == Tile::units) {
         bulk_copy(to, rows, row_bytes, full);
         rows += row_bytes;
       }
@@ -93,11 +96,10 @@ struct GroupedSums {
   float value[2][columns / 2];
 };
 
-template <class Format, int columns>
+template <class Format, class Tile, int columns>
 __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int steps,
                                               GroupedBarriers& barriers, std::uint8_t* ring,
                                               RingStage& place) {
-  using Stage = GroupedStage<Format>;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
 #pragma unroll
@@ -107,8 +109,8 @@ __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int st
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     barrier_wait(shared_address(&barriers.full[place.stage]), place.parity);
-    const std::uint8_t* stage = ring + place.stage * Stage::bytes;
-    const std::uint8_t* cells = stage + grouped_rows_bytes + warp * Stage::unit_bytes;
+    const std::uint8_t* stage = ring + place.stage * Tile::stage_bytes;
+    const std::uint8_t* cells = stage + Tile::rows_bytes + warp * Tile::unit_bytes;
     const std::uint64_t rows = swizzled_matrix(shared_address(stage));
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
@@ -217,39 +219,52 @@ __device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, cons
   const int lane = threadIdx.x % 32;
   const float scale = __ldg(args.global2 + item.expert);
   const int half_rows = plan.hidden / 2;
+  const float* weights = row_weight + item.first_row + lane % 4 * 2;
+  // This lane's first row and column; halves and rows g + 8 follow at fixed distances.
+  float* out = products + static_cast<long long>(item.first_row + lane % 4 * 2) * plan.hidden +
+               unit * 16 + lane / 4;
+  float bias[2][2] = {};
+  bool real[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int high = 0; high < 2; ++high) {
+    real[high] = unit * 16 + lane / 4 + high * 8 < half_rows;
+    if (args.bias2 == nullptr || !real[high]) continue;
+    const float* from = args.bias2 + static_cast<long long>(item.expert) * plan.hidden + unit * 16 +
+                        lane / 4 + high * 8;
+    bias[0][high] = __ldg(from);
+    bias[1][high] = __ldg(from + half_rows);
+  }
 #pragma unroll
-    for (int high = 0; high < 2; ++high) {
-      const int row = unit * 16 + lane / 4 + high * 8;
-      if (row >= half_rows) continue;
-      const int feature = half * half_rows + row;
-      const float bias =
-          args.bias2 == nullptr
-              ? 0.0F
-              : __ldg(args.bias2 + static_cast<long long>(item.expert) * plan.hidden + feature);
+  for (int j = 0; j < columns / 8; ++j) {
+    if (j * 8 >= item.rows) break;
+    float2 weight = *reinterpret_cast<const float2*>(weights + j * 8);
+    if (args.rule.router_weight_on_input) weight = {1.0F, 1.0F};
 #pragma unroll
-      for (int i = 0; i < columns / 4; ++i) {
-        const int n = i / 2 * 8 + lane % 4 * 2 + i % 2;
-        if (i / 2 * 8 >= item.rows) break;
-        if (n >= item.count) continue;
-        const float weight =
-            args.rule.router_weight_on_input ? 1.0F : row_weight[item.first_row + n];
-        products[static_cast<long long>(item.first_row + n) * plan.hidden + feature] =
-            (sums.value[half][i / 2 * 4 + high * 2 + i % 2] * scale + bias) * weight;
+    for (int c = 0; c < 2; ++c) {
+      if (j * 8 + lane % 4 * 2 + c >= item.count) continue;
+      float* row = out + static_cast<long long>(j * 8 + c) * plan.hidden;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int high = 0; high < 2; ++high) {
+          if (!real[high]) continue;
+          row[half * half_rows + high * 8] =
+              (sums.value[half][j * 4 + high * 2 + c] * scale + bias[half][high]) *
+              (c == 0 ? weight.x : weight.y);
+        }
       }
     }
   }
 }
 
 // A consumer warpgroup's part of a tile.
-template <class Format, bool first, int columns>
+template <class Format, class Tile, bool first, int columns>
 __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Args& args,
                                          const GroupedMatrix& m, const GroupedItem& item, int unit,
                                          void* scratch, GroupedBarriers& barriers,
                                          std::uint8_t* ring, RingStage& place) {
   GroupedSums<columns> sums;
-  multiply_tile<Format, columns>(sums, m.depth / grouped_step, barriers, ring, place);
+  multiply_tile<Format, Tile, columns>(sums, m.depth / grouped_step, barriers, ring, place);
   if (unit >= m.units) return;
   const auto* row_weight = at<float>(scratch, plan.row_weight_at);
   if (first) {
@@ -261,9 +276,8 @@ __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Arg
   }
 }
 
-// item_rows: the most of an item, 64 or 128.
-template <class Format, bool first, int item_rows>
-__global__ void __launch_bounds__(grouped_threads, 1)
+template <class Format, class Tile, bool first>
+__global__ void __launch_bounds__(Tile::threads, 1)
     grouped_products(const __grid_constant__ GroupedPlan plan,
                      const __grid_constant__ MoeF4Args args, void* scratch) {
   extern __shared__ std::uint8_t shared[];
@@ -273,7 +287,7 @@ __global__ void __launch_bounds__(grouped_threads, 1)
   const int warp = threadIdx.x / 32;
   if (threadIdx.x < grouped_stages) {
     barrier_init(shared_address(&barriers.full[threadIdx.x]), 1);
-    barrier_init(shared_address(&barriers.empty[threadIdx.x]), grouped_consumers);
+    barrier_init(shared_address(&barriers.empty[threadIdx.x]), Tile::units);
   }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   __syncthreads();
@@ -284,34 +298,34 @@ __global__ void __launch_bounds__(grouped_threads, 1)
   m.units = first ? plan.units1 : plan.units2;
   m.expert_bytes = static_cast<long long>(m.units) * (m.depth / 32) * Format::cell_bytes;
   const auto* items = at<GroupedItem>(scratch, plan.items_at);
-  const int tile_rows = (m.units + grouped_tile_units - 1) / grouped_tile_units;
+  const int tile_rows = (m.units + Tile::units - 1) / Tile::units;
   const int tiles = __ldg(at<int>(scratch, plan.totals_at)) * tile_rows;
-  if (warp >= grouped_consumers) {
+  if (warp >= Tile::units) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (warp == grouped_consumers) {
-      copy_tiles<Format>(plan, m, items, tiles, tile_rows, barriers, ring);
+    if (warp == Tile::units) {
+      copy_tiles<Format, Tile>(plan, m, items, tiles, tile_rows, barriers, ring);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::registers));
     RingStage place;
 #pragma unroll 1
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const GroupedItem item = items[tile / tile_rows];
-      const int unit = tile % tile_rows * grouped_tile_units + warp;
+      const int unit = tile % tile_rows * Tile::units + warp;
       const auto run = [&](auto product) {
-        run_tile<Format, first, decltype(product)::value>(plan, args, m, item, unit, scratch,
-                                                          barriers, ring, place);
+        run_tile<Format, Tile, first, decltype(product)::value>(plan, args, m, item, unit, scratch,
+                                                                barriers, ring, place);
       };
       // More widths than four in one kernel are more than the compiler finds registers for.
-      constexpr int wide = item_rows / 4;
+      constexpr int wide = Tile::width;
       if (item.rows <= wide) {
         run(std::integral_constant<int, wide>{});
-      } else if (item.rows <= 2 * wide) {
+      } else if (Tile::item_rows == 2 * wide || item.rows <= 2 * wide) {
         run(std::integral_constant<int, 2 * wide>{});
-      } else if (item.rows <= 3 * wide) {
+      } else if (Tile::item_rows == 3 * wide || item.rows <= 3 * wide) {
         run(std::integral_constant<int, 3 * wide>{});
       } else {
-        run(std::integral_constant<int, item_rows>{});
+        run(std::integral_constant<int, Tile::item_rows>{});
       }
     }
   }

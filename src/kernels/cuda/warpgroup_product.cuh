@@ -43,6 +43,19 @@ template <int columns>
 struct WarpgroupProduct;
 
 template <>
+struct WarpgroupProduct<8> {
+  static __device__ __forceinline__ void add(float (&d)[4], const std::uint32_t (&a)[4],
+                                             std::uint64_t b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3"
+        "}, {%4,%5,%6,%7}, %8, 1, 1, 1, 0;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+};
+
+template <>
 struct WarpgroupProduct<16> {
   static __device__ __forceinline__ void add(float (&d)[8], const std::uint32_t (&a)[4],
                                              std::uint64_t b) {
@@ -52,6 +65,20 @@ struct WarpgroupProduct<16> {
         "}, {%8,%9,%10,%11}, %12, 1, 1, 1, 0;"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+};
+
+template <>
+struct WarpgroupProduct<24> {
+  static __device__ __forceinline__ void add(float (&d)[12], const std::uint32_t (&a)[4],
+                                             std::uint64_t b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11"
+        "}, {%12,%13,%14,%15}, %16, 1, 1, 1, 0;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 };
