@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 
+#include "bench/bench_device.hpp"
 #include "bench/measure.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/convert.hpp"
@@ -108,9 +109,11 @@ class Bench {
     bench.shape = shape_;
     FEWBIT_TRY(prepare(device, options, bench));
     if (stops(options)) return bench;
-    FEWBIT_TRY(bench.limits, measure_limits(device, executor_));
+    const bool on_card = device.kind == DeviceKind::cuda;
+    FEWBIT_TRY(bench.limits, on_card ? device_limits() : measure_limits(device, executor_));
     for (const std::int64_t tokens : options.tokens) {
-      FEWBIT_TRY(const LayerTiming timing, time(tokens, options));
+      FEWBIT_TRY(const LayerTiming timing,
+                 on_card ? time_on_card(tokens, options.seconds) : time(tokens, options));
       if (stops(options)) break;
       bench.timings.push_back(timing);
     }
@@ -161,6 +164,33 @@ class Bench {
     return static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
   }
 
+  Result<LayerTiming> time_on_card(std::int64_t tokens, double budget) {
+    FEWBIT_TRY(const Tensor hidden,
+               random_tensor(DType::bf16, {tokens, shape_.hidden_size}, random_));
+    const std::vector<float> weights(static_cast<std::size_t>(tokens * shape_.top_k),
+                                     1.0F / static_cast<float>(shape_.top_k));
+    DeviceCalls calls{.layers = layers_,
+                      .tokens = tokens,
+                      .hidden = hidden.view,
+                      .ids = {},
+                      .router_weights = weights};
+    double experts = 0;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      calls.ids.push_back(random_ids(tokens));
+      experts += distinct(calls.ids.back());
+    }
+    FEWBIT_TRY(const DeviceTime time, time_on_device(calls, budget, executor_));
+    LayerTiming timing{.tokens = tokens, .seconds = time.seconds, .calls = time.calls};
+    timing.weight_bytes = weight_bytes_ * experts / static_cast<double>(layers_.size());
+    timing.flops = flops_of(tokens);
+    return timing;
+  }
+
+  double flops_of(std::int64_t tokens) const {
+    return 2.0 * 3.0 * static_cast<double>(tokens * shape_.top_k) *
+           static_cast<double>(shape_.hidden_size * shape_.intermediate_size);
+  }
+
   Result<LayerTiming> time(std::int64_t tokens, const LayerBenchOptions& options) {
     const DType dtype = layers_.front().problem().activation_dtype;
     FEWBIT_TRY(const Tensor hidden, random_tensor(dtype, {tokens, shape_.hidden_size}, random_));
@@ -196,8 +226,7 @@ class Bench {
     std::ranges::nth_element(seconds, seconds.begin() + std::ssize(seconds) / 2);
     timing.seconds = seconds[seconds.size() / 2];
     timing.weight_bytes = weight_bytes_ * experts / timing.calls;
-    timing.flops = 2.0 * 3.0 * static_cast<double>(tokens * shape_.top_k) *
-                   static_cast<double>(shape_.hidden_size * shape_.intermediate_size);
+    timing.flops = flops_of(tokens);
     return timing;
   }
 
@@ -275,10 +304,10 @@ std::string bench_text(const LayerBench& bench) {
   text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9} {:>8}\n", "tokens", "ms", "GB/s", "of read",
                       "TFLOP/s", "of FMA");
   for (const LayerTiming& t : bench.timings) {
-    text += fmt::format(
-        "  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g} {:>8.2f}\n", t.tokens, t.seconds * 1e3,
-        rate_text(t.bytes_per_second()), t.bytes_per_second() / limits.read_bytes_per_second,
-        t.flops_per_second() * 1e-12, t.flops_per_second() / limits.fma_flops_per_second);
+    text += fmt::format("  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g} {:>8.2f}\n", t.tokens,
+                        t.seconds * 1e3, rate_text(t.bytes_per_second()),
+                        t.bytes_per_second() / limits.read_bytes_per_second,
+                        t.flops_per_second() * 1e-12, t.of_fma(limits));
   }
   return text;
 }

@@ -280,7 +280,7 @@ Result<void> measure_shape(F4Format format, const Named& s, const Options& optio
       continue;
     }
     const bool grouped =
-        options.kernels.empty() ? grouped_is_faster(shape) : options.kernels == "grouped";
+        options.kernels.empty() ? runs_grouped(shape) : options.kernels == "grouped";
     print_measured(
         format, s.name, tokens,
         grouped ? measure_grouped(format, shape, card, copies, options.item_rows, options.replays,

@@ -19,7 +19,7 @@ namespace fewbit::bench {
 struct MachineLimits {
   int threads = 1;
   double read_bytes_per_second = 0;  // of memory far larger than the caches, one stream a thread
-  double fma_flops_per_second = 0;   // f32 multiply-adds of the device's level
+  double fma_flops_per_second = 0;   // f32 multiply-adds of the device's level; 0: not measured
 };
 // Takes about a second and half a GiB of memory. Error limit when that can't be had.
 Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor);
@@ -58,6 +58,10 @@ struct LayerTiming {
   double flops = 0;         // of its three products, two a multiply-add
   double bytes_per_second() const { return weight_bytes / seconds; }
   double flops_per_second() const { return flops / seconds; }
+  // 0 where multiply-adds aren't measured.
+  double of_fma(const MachineLimits& limits) const {
+    return limits.fma_flops_per_second == 0 ? 0 : flops_per_second() / limits.fma_flops_per_second;
+  }
 };
 
 struct LayerBench {

@@ -20,6 +20,7 @@ struct Options : CommonOptions {
   std::vector<std::string> names;
   std::string file;
   std::string activation_dtype = "bf16";
+  std::string device = "cpu";
   bool list = false;
   std::string other;
   bench::LayerBenchOptions layer;
@@ -138,7 +139,7 @@ Result<int> run_bench(Options& options) {
     FEWBIT_TRY(other, read_other_run(options.other));
   }
   FEWBIT_TRY(options.layer.activation_dtype, parse_activation_dtype(options.activation_dtype));
-  FEWBIT_TRY(const DeviceInfo device, detect_cpu());
+  FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
   catch_interrupts();
   options.layer.stop = was_interrupted;
@@ -169,11 +170,13 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(not_empty);
   add_backend_option(*command, options->layer.backend);
   add_activation_dtype_option(*command, options->activation_dtype);
+  add_run_device_option(*command, options->device, "What runs the layers");
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(
       "Weights are random and larger than the caches; read bandwidth and multiply-add peak are "
-      "measured in the same run.\n"
+      "measured in the same run. With --device cuda the layers' arguments are on the card, "
+      "a\ngraph holds a call on each copy, and the limit is what a copy on it moves.\n"
       "Ctrl-C ends it with what was measured so far.\n"
       "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json > before.json\n"
       "  fewbit bench gpt-oss-20b --tokens 1,64 --compare before.json");

@@ -31,6 +31,11 @@ void add_threads_option(CLI::App& command, CommonOptions& options) {
       ->check(whole_number(0, 1024));
 }
 
+void add_run_device_option(CLI::App& command, std::string& device, const std::string& what) {
+  command.add_option("--device", device, what + ": cpu (default) or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+}
+
 void add_activation_dtype_option(CLI::App& command, std::string& name) {
   command.add_option("--activation-dtype", name, "bf16 (default), or f32 for exact comparison")
       ->transform(one_of({"bf16", "f32"}));

@@ -29,6 +29,8 @@ struct CommonOptions {
 };
 void add_json_option(CLI::App& command, CommonOptions& options);
 void add_threads_option(CLI::App& command, CommonOptions& options);
+// --device cpu|cuda of commands that run layers.
+void add_run_device_option(CLI::App& command, std::string& device, const std::string& what);
 void add_activation_dtype_option(CLI::App& command, std::string& name);
 void add_backend_option(CLI::App& command, std::string& name);
 

@@ -23,6 +23,7 @@ void add_model_options(CLI::App& command, ModelCommandOptions& options) {
       ->check(not_empty);
   add_activation_dtype_option(command, options.activation_dtype);
   add_backend_option(command, options.backend);
+  add_run_device_option(command, options.device, "What runs the experts; the rest runs on the CPU");
   add_threads_option(command, options);
   add_json_option(command, options);
 }
@@ -32,6 +33,7 @@ Result<LoadedModel> load_model(const ModelCommandOptions& options, std::int64_t 
   FEWBIT_TRY(model_options.activation_dtype, parse_activation_dtype(options.activation_dtype));
   model_options.max_tokens = max_tokens;
   model_options.backend = options.backend;
+  model_options.device = options.device;
   FEWBIT_TRY(std::shared_ptr<Executor> pool, make_thread_pool(options.threads));
   ProgressBar bar("preparing", Unit::bytes);
   model_options.progress = bar.callback();
@@ -52,6 +54,7 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
   Json out;
   out.set("model", options.path);
   out.set("backend", backend_of(model));
+  out.set("device", options.device);
   out.set("activation_dtype", options.activation_dtype);
   out.set("checkpoint_bytes", report.checkpoint_bytes);
   out.set("prepared_bytes", report.owned_bytes);
@@ -63,9 +66,10 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
 std::string model_line(const ModelCommandOptions& options, const Model& model) {
   const ModelReport& report = model.report();
   return fmt::format(
-      "experts on {}, {} activations, loaded in {:.0f} ms, peak memory {} (checkpoint {})",
-      backend_of(model), options.activation_dtype, report.load_seconds * 1e3,
-      bytes_text(peak_rss_bytes()), bytes_text(report.checkpoint_bytes));
+      "experts on {}{}, {} activations, loaded in {:.0f} ms, peak memory {} (checkpoint {})",
+      backend_of(model), options.device == "cuda" ? ", the rest on the CPU" : "",
+      options.activation_dtype, report.load_seconds * 1e3, bytes_text(peak_rss_bytes()),
+      bytes_text(report.checkpoint_bytes));
 }
 
 }  // namespace fewbit::cli

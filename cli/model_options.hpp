@@ -13,6 +13,7 @@ struct ModelCommandOptions : CommonOptions {
   std::string path;
   std::string activation_dtype = "bf16";
   std::string backend;
+  std::string device = "cpu";  // of the experts
 };
 void add_model_options(CLI::App& command, ModelCommandOptions& options);
 

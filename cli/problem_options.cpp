@@ -10,6 +10,7 @@ namespace fewbit::cli {
 namespace {
 
 std::string check_device(const std::string& text) {
+  if (text == "cuda") return "";  // whether there is one, is no matter of usage
   const auto device = describe_device(text);
   return device ? "" : device.error().message();
 }
@@ -77,9 +78,10 @@ Json scheme_json(const Scheme& scheme) {
 
 void add_device_option(CLI::App& command, DeviceOption& option) {
   command
-      .add_option("--device", option.text,
-                  "cpu (this machine), cpu:generic|neon|avx2|avx512|amx, "
-                  "sm_75|80|86|87|89|90|100|103|120|121, xpu")
+      .add_option(
+          "--device", option.text,
+          "cpu (this machine), cuda (its first CUDA device), cpu:generic|neon|avx2|avx512|amx, "
+          "sm_75|80|86|87|89|90|100|103|120|121, xpu")
       ->check(CLI::Validator(check_device, "DEVICE"));
 }
 

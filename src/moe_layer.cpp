@@ -80,16 +80,27 @@ Result<std::uint64_t> MoeLayer::workspace_bytes(std::int64_t tokens) const {
   return prepared_->workspace_bytes(tokens);
 }
 
+Result<std::uint64_t> MoeLayer::device_workspace_bytes(std::int64_t tokens) const {
+  FEWBIT_TRY(check_tokens(problem_.where, tokens, problem_.max_tokens));
+  const auto bytes = prepared_->device_workspace_bytes(tokens);
+  if (bytes || !bytes.error().where.empty()) return bytes;
+  return Error{bytes.error().code, bytes.error().what, problem_.where};
+}
+
 Result<void> MoeLayer::run(const MoeArgs& args, Executor& executor) const {
-  FEWBIT_TRY(const std::uint64_t needed, workspace_bytes(args.tokens));
+  const DeviceKind memory = args.hidden.device.kind;
+  FEWBIT_TRY(const std::uint64_t needed, memory == DeviceKind::cpu
+                                             ? workspace_bytes(args.tokens)
+                                             : device_workspace_bytes(args.tokens));
   const Matrix rows{
       .rows = args.tokens, .cols = problem_.hidden_size, .dtype = problem_.activation_dtype};
-  FEWBIT_TRY(check_input(problem_.where, "hidden", args.hidden, rows));
+  FEWBIT_TRY(check_input(problem_.where, "hidden", args.hidden, rows, memory));
   FEWBIT_TRY(check_output(problem_.where, "out", args.out, rows));
   FEWBIT_TRY(check_apart(problem_.where, args.hidden.bytes, args.out, args.workspace));
   FEWBIT_TRY(check_routes(problem_, args));
   if (args.amax) FEWBIT_TRY(check_amax(problem_, *args.amax));
-  FEWBIT_TRY(check_workspace(problem_.where, args.workspace, needed));
+  FEWBIT_TRY(check_workspace(problem_.where, args.workspace, needed,
+                             memory == DeviceKind::cpu ? 64 : 1024));
   if (args.tokens == 0) return {};
   return prepared_->run(args, executor);
 }

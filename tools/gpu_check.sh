@@ -14,12 +14,19 @@ if [ "${1:-}" = pack ]; then
   build=$here/../build/release
   mkdir -p "$2"
   cp "$here/gpu_check.sh" "$build"/tests/device/device_test "$build"/tests/device/cuda_moe_test \
+    "$build"/tests/device/cuda_backend_test "$build"/fewbit \
     "$build"/tests/core/float_convert_device "$build"/bench/bench_gpu_moe "$2"
-  strip "$2"/*_test "$2"/float_convert_device "$2"/bench_gpu_moe
+  cp -r "$here/../models/tiny-moe" "$2"
+  # Libraries that the other machine may lack.
+  mkdir -p "$2/lib"
+  ldd "$build"/fewbit "$build"/tests/device/cuda_backend_test |
+    awk '/lib(fmt|pcre2|xxhash|stdc|gcc_s)/ { print $3 }' | sort -u | xargs cp -Lt "$2/lib"
+  strip "$2"/fewbit "$2"/*_test "$2"/float_convert_device "$2"/bench_gpu_moe
   exit 0
 fi
 
 cd "$here"
+export LD_LIBRARY_PATH=$here/lib
 failed=0
 step() {
   printf '== %s\n' "$*"
@@ -39,9 +46,15 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 step ./float_convert_device
 step ./device_test --gtest_brief=1
 step ./cuda_moe_test --gtest_brief=1
+step ./cuda_backend_test --gtest_brief=1
+# The same text by the CPU and by the card: perplexities to compare.
+for device in cpu cuda; do
+  step ./fewbit eval tiny-moe --text tiny-moe/val.txt --device $device
+done
+step ./fewbit bench tiny-moe Qwen3-30B-A3B --device cuda --tokens 1,64,1024
 sanitizer=$(command -v compute-sanitizer || true)
 if [ "${1:-}" != quick ] && [ -n "$sanitizer" ]; then
-  small='MoeF4Test.SizesThatAreNoMultipleOf32:MoeF4Test.FewTokens'
+  small='MoeF4Test.SizesThatAreNoMultipleOf32:MoeF4Test.FewTokens:GroupedTest.FewTokens'
   for tool in memcheck racecheck synccheck initcheck; do
     options=()
     case $tool in racecheck | synccheck) options=(--num-cuda-barriers 512) ;; esac

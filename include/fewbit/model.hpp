@@ -67,6 +67,7 @@ struct ModelOptions {
   DType activation_dtype = DType::bf16;  // or f32, for exact comparison
   std::int64_t max_tokens = 512;         // most tokens of one forward call
   std::string backend;                   // forced backend of the experts
+  std::string device = "cpu";            // that runs the experts, as describe_device names it
   ProgressFn progress;                   // bytes prepared / total
 };
 

@@ -33,6 +33,10 @@ struct MoeArgs {
   std::span<std::byte> out;  // [T, H] of problem.activation_dtype
   std::optional<AmaxTable> amax;
   std::span<std::byte> workspace;  // >= workspace_bytes(T), 64-byte aligned
+  // With hidden.device a CUDA device everything above lies in its memory, workspace at least
+  // device_workspace_bytes(T) and 1024-byte aligned; the work is put on this cudaStream_t, and run
+  // does not wait for it.
+  void* stream = nullptr;
 };
 
 // What a prepared layer holds.
@@ -63,7 +67,11 @@ class MoeLayer {
 
   // Error invalid_argument when tokens > problem.max_tokens; limit on overflow.
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const;
-  // Checks every argument once, allocates nothing. out is complete when it returns.
+  // Of CUDA memory, for calls whose arguments are there. Errors: as workspace_bytes;
+  // invalid_argument: the layer runs on a CPU.
+  Result<std::uint64_t> device_workspace_bytes(std::int64_t tokens) const;
+  // Checks every argument once, allocates nothing. out is complete when it returns, but for calls
+  // on CUDA memory.
   Result<void> run(const MoeArgs& args, Executor& executor) const;
 
   const MoeProblem& problem() const { return problem_; }

@@ -57,9 +57,10 @@ struct DeviceInfo {
 };
 // This machine, detected once; FEWBIT_ISA applied. Error: FEWBIT_ISA unknown, or above the machine.
 Result<DeviceInfo> detect_cpu();
-// "cpu" (this machine), "cpu:generic", "cpu:neon", "cpu:avx2", "cpu:avx512", "cpu:amx"; "sm_75" to
-// "sm_121" with the public figures of a card of that capability; "xpu"; case does not count. Error
-// lists them.
+// "cpu" (this machine), "cuda" (its first CUDA device), "cpu:generic", "cpu:neon", "cpu:avx2",
+// "cpu:avx512", "cpu:amx"; "sm_75" to "sm_121" with the public figures of a card of that
+// capability; "xpu"; case does not count. Errors: invalid_argument lists them; unsupported: no CUDA
+// device here.
 Result<DeviceInfo> describe_device(std::string_view text);
 
 enum class RouterWeightSide { output, input };

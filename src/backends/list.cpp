@@ -3,6 +3,7 @@
 #include <array>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/reference/reference.hpp"
 #include "select/backend.hpp"
 
@@ -10,6 +11,7 @@ namespace fewbit {
 
 std::span<const Backend* const> all_backends() {
   static constexpr std::array backends{
+      &cuda_moe_backend,
       &cpu_avx512_backend,
       &cpu_avx2_backend,
       &cpu_generic_backend,

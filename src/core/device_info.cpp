@@ -88,6 +88,7 @@ CpuFeatures features_of_level(IsaLevel level) {
 std::vector<std::string> known_devices() {
   std::vector<std::string> names = level_names("cpu:");
   names.insert(names.begin(), "cpu");
+  names.emplace_back("cuda");
   for (const NamedGpu& gpu : gpus) names.emplace_back(gpu.name);
   names.emplace_back("xpu");
   return names;
@@ -101,7 +102,6 @@ DeviceInfo described_gpu(const NamedGpu& gpu) {
   device.sm_count = gpu.sm_count;
   device.shared_memory_bytes = gpu.shared_kib * kib;
   device.memory_bytes = gpu.memory_gib * kib * kib * kib;
-  device.built_for = built_for();
   return device;
 }
 
@@ -193,7 +193,7 @@ Result<DeviceInfo> detect_cpu() {
   return device;
 }
 
-Result<DeviceInfo> describe_device(std::string_view asked) {
+Result<DeviceInfo> describe_known_device(std::string_view asked) {
   const std::string text = lower_ascii(asked);
   if (text == "cpu") return detect_cpu();
   constexpr std::string_view prefix = "cpu:";

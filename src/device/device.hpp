@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fewbit/result.hpp"
 #include "fewbit/selection.hpp"
@@ -26,6 +27,8 @@ Result<void> check(int status, std::string where);
 Result<int> count();
 // Name, capability, multiprocessors, memory.
 Result<DeviceInfo> info(int index);
+// Architectures that this build holds kernels for: "sm_90a" …
+std::vector<std::string> built_for();
 // Makes a device current for the calling thread.
 Result<void> use(int index);
 
@@ -118,6 +121,8 @@ struct Rows {
 };
 Result<void> copy_rows(const Rows& rows, const Stream& stream);
 Result<void> fill(void* to, std::uint8_t value, std::uint64_t bytes, const Stream& stream);
+// On a caller's stream, a cudaStream_t.
+Result<void> fill_on(void* to, std::uint8_t value, std::uint64_t bytes, void* stream);
 
 // Work recorded once and replayed with one call.
 class Graph {

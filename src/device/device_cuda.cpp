@@ -46,6 +46,8 @@ Result<int> count() {
   return devices;
 }
 
+std::vector<std::string> built_for() { return {"sm_90a", "sm_120a"}; }
+
 Result<DeviceInfo> info(int index) {
   const std::string where = "CUDA device " + std::to_string(index);
   cudaDeviceProp properties = {};
@@ -57,6 +59,7 @@ Result<DeviceInfo> info(int index) {
   device.sm_count = properties.multiProcessorCount;
   device.shared_memory_bytes = properties.sharedMemPerBlockOptin;
   device.memory_bytes = properties.totalGlobalMem;
+  device.built_for = built_for();
   return device;
 }
 
@@ -150,7 +153,11 @@ Result<void> copy_rows(const Rows& rows, const Stream& stream) {
 }
 
 Result<void> fill(void* to, std::uint8_t value, std::uint64_t bytes, const Stream& stream) {
-  return check(cudaMemsetAsync(to, value, bytes, stream_of(stream)),
+  return fill_on(to, value, bytes, stream.handle());
+}
+
+Result<void> fill_on(void* to, std::uint8_t value, std::uint64_t bytes, void* stream) {
+  return check(cudaMemsetAsync(to, value, bytes, static_cast<cudaStream_t>(stream)),
                "filling " + bytes_text(bytes) + " of device memory");
 }
 

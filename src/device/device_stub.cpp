@@ -18,6 +18,7 @@ Result<void> check(int status, std::string where) {
   return absent(std::move(where));
 }
 
+std::vector<std::string> built_for() { return {}; }
 Result<int> count() { return absent("counting devices"); }
 Result<DeviceInfo> info(int index) { return absent("CUDA device " + std::to_string(index)); }
 Result<void> use(int index) { return absent("CUDA device " + std::to_string(index)); }
@@ -60,6 +61,9 @@ Result<void> copy_rows(const Rows& rows, const Stream& /*stream*/) {
 }
 Result<void> fill(void* /*to*/, std::uint8_t /*value*/, std::uint64_t bytes,
                   const Stream& /*stream*/) {
+  return absent("filling " + std::to_string(bytes) + " bytes of device memory");
+}
+Result<void> fill_on(void* /*to*/, std::uint8_t /*value*/, std::uint64_t bytes, void* /*stream*/) {
   return absent("filling " + std::to_string(bytes) + " bytes of device memory");
 }
 

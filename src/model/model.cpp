@@ -106,6 +106,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(
       check_layer_count(identified, config, (checkpoint.directory() / "config.json").string()));
   FEWBIT_TRY(DeviceInfo device, detect_cpu());
+  FEWBIT_TRY(DeviceInfo expert_device, describe_device(options.device));
   ModelOptions bounded = options;
   bounded.max_tokens = std::min(options.max_tokens, config.max_positions);
   WeightReader reader({.checkpoint = std::move(checkpoint),
@@ -113,6 +114,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
                        .config = config,
                        .options = bounded,
                        .device = std::move(device),
+                       .expert_device = std::move(expert_device),
                        .executor = executor.get(),
                        .prepared = std::move(prepared)});
   FEWBIT_TRY(DecoderParts parts, family->load(reader));

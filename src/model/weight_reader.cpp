@@ -139,7 +139,7 @@ Result<MoeLayer> WeightReader::prepared_experts(int layer, const std::string& pr
   const ModelConfig& config = source_.config;
   FEWBIT_TRY(PreparedModel::Layer opened,
              source_.prepared->layer(layer, activation_dtype(), source_.options.max_tokens,
-                                     source_.device, {source_.options.backend}));
+                                     source_.expert_device, {source_.options.backend}));
   const MoeProblem& problem = opened.experts.problem();
   if (problem.num_experts != config.num_experts || problem.hidden_size != config.hidden_size ||
       problem.top_k != config.router.top_k || problem.activation != config.activation) {
@@ -187,9 +187,9 @@ Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
   MoeProblem& problem = *made;
   problem.where = prefix;
   FEWBIT_TRY(const Selection selection,
-             select_backend(problem, source_.device, {source_.options.backend}));
+             select_backend(problem, source_.expert_device, {source_.options.backend}));
   FEWBIT_TRY(MoeLayer experts,
-             MoeLayer::prepare(selection, problem, weights, source_.device, *source_.executor));
+             MoeLayer::prepare(selection, problem, weights, source_.expert_device, *source_.executor));
   if (report_.moe_selections.empty()) report_.moe_problem = problem;
   report_.moe_selections.push_back(selection);
   FEWBIT_TRY(finish_experts(layer, experts));

@@ -27,7 +27,8 @@ class WeightReader {
     Identified identified;
     ModelConfig config;
     ModelOptions options;
-    DeviceInfo device;
+    DeviceInfo device;         // of everything but
+    DeviceInfo expert_device;  // the routed experts
     Executor* executor = nullptr;
     std::shared_ptr<const PreparedModel> prepared = nullptr;  // holds the experts
   };

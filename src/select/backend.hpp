@@ -25,6 +25,10 @@ class PreparedMoe {
   // Arguments were checked by MoeLayer. Allocates nothing.
   virtual Result<void> run(const MoeArgs& args, Executor& executor) const = 0;
   virtual PreparedInfo info() const = 0;
+  // For calls whose arguments are all in CUDA memory; nothing here takes them by default.
+  virtual Result<std::uint64_t> device_workspace_bytes(std::int64_t /*tokens*/) const {
+    return Error{ErrorCode::invalid_argument, "hidden is in CUDA memory, expected CPU memory", ""};
+  }
 };
 
 struct LinearArgs {
@@ -91,6 +95,11 @@ struct Backend {
   // unpack_expert; no function: nothing of them can be had back.
   Result<void> (*undo_expert)(const MoeProblem&, const MoePlan&, const ExpertWeights&,
                               ConstExpertSpans from) = nullptr;
+
+  // Prepares a layer in memory by itself, with what plan_moe and pack_expert would give. No
+  // function: prepare_moe() does it with those.
+  Result<std::unique_ptr<PreparedMoe>> (*prepare_moe)(const MoeProblem&,
+                                                      const MoeWeights&) = nullptr;
 
   std::string why_unprepared(const MoeProblem& problem) const {
     if (check_prepare == nullptr) return "";

@@ -44,8 +44,8 @@ Result<void> check_tokens(const std::string& where, std::int64_t tokens, std::in
 }
 
 Result<void> check_input(const std::string& where, const char* name, const TensorView& view,
-                         const Matrix& expected) {
-  if (view.device.kind != DeviceKind::cpu) {
+                         const Matrix& expected, DeviceKind memory) {
+  if (view.device.kind != memory) {
     return bad(where, fmt::format("{} is in CUDA memory, expected CPU memory", name));
   }
   if (view.dtype != expected.dtype || !has_shape(view, expected)) {
@@ -73,13 +73,13 @@ Result<void> check_output(const std::string& where, const char* name,
 }
 
 Result<void> check_workspace(const std::string& where, std::span<const std::byte> workspace,
-                             std::uint64_t needed) {
+                             std::uint64_t needed, std::uint64_t alignment) {
   if (workspace.size() < needed) {
     return bad(where, fmt::format("workspace of {} bytes, expected at least {}", workspace.size(),
                                   needed));
   }
-  if (const std::uint64_t off = misalignment(workspace, 64); off != 0) {
-    return bad(where, fmt::format("workspace is {} bytes past a multiple of 64", off));
+  if (const std::uint64_t off = misalignment(workspace, alignment); off != 0) {
+    return bad(where, fmt::format("workspace is {} bytes past a multiple of {}", off, alignment));
   }
   return {};
 }

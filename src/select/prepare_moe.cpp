@@ -130,6 +130,7 @@ Result<std::unique_ptr<PreparedMoe>> prepare_moe(const Backend& backend, const M
                              backend.name),
                  problem.where};
   }
+  if (backend.prepare_moe != nullptr) return backend.prepare_moe(problem, weights);
   FEWBIT_TRY(MoePlan plan, backend.plan_moe(problem, weights.experts.front()));
   FEWBIT_TRY(LayerPacking packing, lay_out(std::move(plan), problem, weights));
   std::mutex mutex;  // guards failure

@@ -350,6 +350,25 @@ class Reports(unittest.TestCase):
             self.assertEqual(report["chosen"], "marlin")
         self.assertEqual(run("explain").returncode, 2)
 
+    def test_cuda_runs_the_layer_on_a_card_of_its_capability_only(self):
+        report = run_json(self, "explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_80", code=1)
+        mine = next(c for c in report["candidates"] if c["backend"] == "cuda_moe")
+        self.assertIn(("device", "compute capability 9.0", "compute capability 8.0"),
+                      [(r["reason"], r["needs"], r["has"]) for r in mine["refusals"]])
+        on_cpu = run_json(self, "explain", MODEL, "--device", "cpu:generic")
+        mine = next(c for c in on_cpu["candidates"] if c["backend"] == "cuda_moe")
+        self.assertEqual([(r["reason"], r["needs"]) for r in mine["refusals"]][0], ("device", "a CUDA device"))
+
+    def test_without_a_card_cuda_is_refused_and_says_why(self):
+        calls = (("explain", MODEL), ("backends",), ("bench", "tiny-moe", "--tokens", "1"),
+                 ("generate", MODEL, "--prompt", "a", "--max-tokens", "1"),
+                 ("eval", MODEL, "--text", MODEL / "val.txt"))
+        for call in calls:
+            with self.subTest(call[0]):
+                result = run(*call, "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""})
+                self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+                self.assertRegex(result.stderr, "no CUDA (device here|code)")
+
     def test_prepare_for_another_engine_needs_its_device(self):
         with tempfile.TemporaryDirectory() as folder:
             args = ("prepare", MODEL, "-o", pathlib.Path(folder) / "out", "--backend", "marlin")

@@ -36,17 +36,29 @@ Result<void> check(const StreamShape& shape) {
       return refuse(name, size, "a multiple of " + std::to_string(grouped_step) + " up to 1048576");
     }
   }
-  if (!shape.gated) return Error{ErrorCode::unsupported, "no gate, expected one", "cuda_grouped"};
+  if (!shape.swiglu) {
+    return Error{ErrorCode::unsupported, "an activation other than silu and swigluoai",
+                 "cuda_grouped"};
+  }
   return {};
 }
 
-// Narrower products for fewer tokens an expert.
-int rows_for(std::int64_t routes, std::int64_t experts) {
-  if (routes < 20 * experts) return 32;
-  return routes < 48 * experts ? 64 : grouped_item_rows;
+// Routes an expert from which on the grouped kernels were the faster ones, for layers of about that
+// hidden_size. At 7168 the streaming kernel's shared memory holds only its narrowest form.
+std::int64_t from_routes(std::int64_t hidden_size) {
+  if (hidden_size <= 2400) return 15;
+  if (hidden_size <= 3400) return 16;
+  return hidden_size <= 5400 ? 18 : 10;
 }
 
 }  // namespace
+
+// Narrower products for fewer tokens an expert.
+int grouped_item_width(const StreamShape& shape) {
+  const std::int64_t routes = shape.tokens * shape.top_k;
+  if (routes < 20 * shape.experts) return 32;
+  return routes < 40 * shape.experts ? 64 : grouped_item_rows;
+}
 
 Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card, int item_rows) {
   FEWBIT_TRY(check(shape));
@@ -61,7 +73,7 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
   plan.units1 = plan.inner / 16;
   plan.units2 = plan.hidden / 2 / 16;
   plan.blocks = card.sm_count;
-  plan.item_rows = item_rows != 0 ? item_rows : rows_for(routes, shape.experts);
+  plan.item_rows = item_rows != 0 ? item_rows : grouped_item_width(shape);
   // Every expert that is hit has one item that isn't full, and pads less than 8 rows.
   plan.max_items = static_cast<int>(hit + routes / plan.item_rows);
   const std::int64_t rows = routes + 7 * hit;
@@ -72,10 +84,9 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
     at += ceil_div(bytes, std::int64_t{1024}) * 1024;
     return begin;
   };
-  plan.totals_at = take(8);
+  plan.items_count_at = take(4);
+  plan.experts_at = take(std::int64_t{16} * plan.experts);
   plan.items_at = take(std::int64_t{16} * plan.max_items);
-  plan.row_route_at = take(4 * rows);
-  plan.row_item_at = take(4 * rows);
   plan.row_weight_at = take(4 * rows);
   plan.route_row_at = take(4 * routes);
   plan.x_at = take(2 * rows * plan.hidden);
@@ -85,8 +96,12 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
   return plan;
 }
 
-bool grouped_is_faster(const StreamShape& shape) {
-  return shape.tokens * shape.top_k >= 16 * shape.experts;
+bool runs_grouped(const StreamShape& shape) {
+  if (!check(shape)) return false;
+  std::int64_t from = from_routes(shape.hidden_size);
+  // The streaming kernel has only its narrowest form for these.
+  if (!shape.plain) from = std::min<std::int64_t>(from, 10);
+  return shape.tokens * shape.top_k >= from * shape.experts;
 }
 
 }  // namespace fewbit::cuda

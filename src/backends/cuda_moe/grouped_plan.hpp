@@ -11,8 +11,11 @@ namespace fewbit::cuda {
 Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card,
                                  int item_rows = 0);
 
-// Whether a call goes to the grouped kernels rather than to the streaming one, where both can run
-// it: as measured on an H200.
-bool grouped_is_faster(const StreamShape& shape);
+// Rows that an item has at most.
+int grouped_item_width(const StreamShape& shape);
+
+// Whether a call goes to the grouped kernels rather than to the streaming one: they can run it, and
+// are faster, as measured on an H200.
+bool runs_grouped(const StreamShape& shape);
 
 }  // namespace fewbit::cuda

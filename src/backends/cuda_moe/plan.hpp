@@ -16,6 +16,7 @@ struct StreamShape {
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
   bool gated = true;
+  bool swiglu = true;
   bool plain = true;  // is_plain() and no biases
 
   // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.

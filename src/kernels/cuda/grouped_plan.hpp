@@ -33,15 +33,14 @@ struct GroupedPlan {
   int max_items = 0;  // of any routing
   int max_rows = 0;
   // The scratch, bytes from its beginning.
-  long long totals_at = 0;      // int [2]: items, rows
-  long long items_at = 0;       // GroupedItem [max_items]
-  long long row_route_at = 0;   // int [max_rows]; -1: padding
-  long long row_item_at = 0;    // int [max_rows]
-  long long row_weight_at = 0;  // f32 [max_rows]
-  long long route_row_at = 0;   // int [tokens * top_k]; -1: adds nothing
-  long long x_at = 0;           // bf16 [max_rows, hidden], as products read them
-  long long activated_at = 0;   // bf16 [max_rows, inner], likewise
-  long long products_at = 0;    // f32 [max_rows, hidden]
+  long long items_count_at = 0;  // int
+  long long experts_at = 0;      // ExpertRows [experts]
+  long long items_at = 0;        // GroupedItem [max_items]
+  long long row_weight_at = 0;   // f32 [max_rows]
+  long long route_row_at = 0;    // int [tokens * top_k]; -1: adds nothing
+  long long x_at = 0;            // bf16 [max_rows, hidden], as products read them
+  long long activated_at = 0;    // bf16 [max_rows, inner], likewise
+  long long products_at = 0;     // f32 [max_rows, hidden]
   long long scratch_bytes = 0;
 };
 

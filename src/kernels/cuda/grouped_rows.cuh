@@ -30,31 +30,59 @@ __device__ __forceinline__ uint4 transpose_of_four(const uint4& v) {
   return {out[0], out[1], out[2], out[3]};
 }
 
-// Rows of x in the order of the sorted routes, a warp a row; padding is zero.
+inline constexpr int gather_batch = 4;  // loads of a lane on their way at once
+
+// A row for every route, with the activations of its token: a warp a route.
 __global__ void __launch_bounds__(256)
     gather_rows(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
                 void* scratch) {
-  const int rows = __ldg(at<int>(scratch, plan.totals_at) + 1);
+  const int routes = plan.tokens * plan.top_k;
   const int lane = threadIdx.x % 32;
-  const auto* items = at<GroupedItem>(scratch, plan.items_at);
-  for (int row = blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += gridDim.x * 8) {
-    const GroupedItem item = items[at<int>(scratch, plan.row_item_at)[row]];
-    const int route = at<int>(scratch, plan.row_route_at)[row];
-    std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * item.first_row * plan.hidden;
-    const auto* from = reinterpret_cast<const uint4*>(
-        static_cast<const std::uint16_t*>(args.x) +
-        static_cast<long long>(route < 0 ? 0 : route / plan.top_k) * plan.hidden);
+  const int chunks = plan.hidden / 8;
+  auto* experts = at<ExpertRows>(scratch, plan.experts_at);
+  for (int route = blockIdx.x * 8 + threadIdx.x / 32; route < routes; route += gridDim.x * 8) {
+    const int expert = expert_of(args, route, routes, plan.experts);
+    if (expert < 0) {
+      if (lane == 0) at<int>(scratch, plan.route_row_at)[route] = -1;
+      continue;
+    }
+    int row = 0;
+    if (lane == 0) {
+      row = atomicAdd(&experts[expert].next, 1);
+      at<int>(scratch, plan.route_row_at)[route] = row;
+      at<float>(scratch, plan.row_weight_at)[row] = __ldg(args.topk_weights + route);
+    }
+    row = __shfl_sync(0xFFFFFFFFU, row, 0);
+    const ExpertRows rows = experts[expert];
+    const int piece = (row - rows.first) / rows.width;
+    const int first = rows.first + piece * rows.width;
+    const int item_rows = (min(rows.width, rows.count - piece * rows.width) + 7) / 8 * 8;
+    std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * first * plan.hidden;
+    const auto* from =
+        reinterpret_cast<const uint4*>(static_cast<const std::uint16_t*>(args.x) +
+                                       static_cast<long long>(route / plan.top_k) * plan.hidden);
     // Four lanes a cell: each reads a run of 8 k and writes a chunk.
-    for (int i = lane; i < plan.hidden / 8; i += 32) {
-      uint4 v = {};
-      if (route >= 0) v = __ldg(from + i);
-      const uint4 chunk = transpose_of_four(v);
-      const std::uint32_t place = chunk_place(item.rows, row - item.first_row, i / 8, i % 8);
-      *reinterpret_cast<uint4*>(image + place) = chunk;
+    for (int base = 0; base < chunks; base += 32 * gather_batch) {
+      uint4 v[gather_batch];
+#pragma unroll
+      for (int j = 0; j < gather_batch; ++j) {
+        const int i = base + j * 32 + lane;
+        v[j] = i < chunks ? __ldg(from + i) : uint4{};
+      }
+#pragma unroll
+      for (int j = 0; j < gather_batch; ++j) {
+        const int i = base + j * 32 + lane;
+        const uint4 chunk = transpose_of_four(v[j]);
+        if (i >= chunks) continue;
+        *reinterpret_cast<uint4*>(image + chunk_place(item_rows, row - first, i / 8, i % 8)) =
+            chunk;
+      }
     }
   }
 }
 
+// Products of a row lie as the lanes have them: for unit u and lane g four features, 16 u + g and
+// the one 8 rows on, of the upper and of the lower half of down.
 // out[t] = sum of the token's products in the order of its slots.
 __global__ void __launch_bounds__(256)
     sum_rows(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
@@ -77,10 +105,12 @@ __global__ void __launch_bounds__(256)
       sum.z += v.z;
       sum.w += v.w;
     }
-    const __nv_bfloat162 low = __floats2bfloat162_rn(sum.x, sum.y);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(sum.z, sum.w);
-    reinterpret_cast<uint2*>(args.out)[i] = {*reinterpret_cast<const std::uint32_t*>(&low),
-                                             *reinterpret_cast<const std::uint32_t*>(&high)};
+    __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.out) +
+                         static_cast<long long>(token) * plan.hidden + quad / 8 * 16 + quad % 8;
+    out[0] = __float2bfloat16_rn(sum.x);
+    out[8] = __float2bfloat16_rn(sum.y);
+    out[plan.hidden / 2] = __float2bfloat16_rn(sum.z);
+    out[plan.hidden / 2 + 8] = __float2bfloat16_rn(sum.w);
   }
 }
 

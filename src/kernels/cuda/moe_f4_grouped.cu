@@ -49,14 +49,10 @@ cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args,
 template <class Format>
 cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                    cudaStream_t stream) {
-  const int counts = sort_warps * plan.experts * static_cast<int>(sizeof(int));
-  cudaError_t error =
-      cudaFuncSetAttribute(sort_routes, cudaFuncAttributeMaxDynamicSharedMemorySize, counts);
-  if (error != cudaSuccess) return error;
-  sort_routes<<<1, sort_threads, counts, stream>>>(plan, args, scratch);
+  place_experts<<<1, sort_threads, 0, stream>>>(plan, args, scratch);
   const auto many = static_cast<unsigned>(plan.blocks * 8);
   gather_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
-  error = cudaGetLastError();
+  cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) return error;
   error = launch_both_products<Format>(plan, args, scratch, stream);
   if (error != cudaSuccess) return error;

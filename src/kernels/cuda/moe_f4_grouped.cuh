@@ -151,6 +151,11 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+// swigluoai() within some units in the last place.
+__device__ __forceinline__ float fast_swiglu(float gate, float up, float alpha, float beta) {
+  return __fdividef(gate, 1.0F + __expf(-alpha * gate)) * (up + beta);
+}
+
 // Activates a unit's sums and stores them as fc2 reads them. A lane has features g and g + 8 of the
 // columns 2 t and 2 t + 1; it gives one column to the lane of the neighbouring feature and stores
 // two neighbouring features of the other.
@@ -194,8 +199,8 @@ __device__ __forceinline__ void store_activated_rows(const GroupedPlan& plan, co
         const float gate = sums.value[0][i] * gate_scale * weight + bias[0][high];
         const float up = sums.value[1][i] * up_scale * weight + bias[1][high];
         value[high] =
-            swigluoai(clamp_gate(gate, rule.constants.limit), clamp_up(up, rule.constants.limit),
-                      rule.constants.alpha, rule.constants.beta);
+            fast_swiglu(clamp_gate(gate, rule.constants.limit), clamp_up(up, rule.constants.limit),
+                        rule.constants.alpha, rule.constants.beta);
       }
       column[c] = pack_pair(value[0], value[1]);
     }
@@ -218,41 +223,39 @@ __device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, cons
                                                    const GroupedSums<columns>& sums) {
   const int lane = threadIdx.x % 32;
   const float scale = __ldg(args.global2 + item.expert);
-  const int half_rows = plan.hidden / 2;
-  const float* weights = row_weight + item.first_row + lane % 4 * 2;
-  // This lane's first row and column; halves and rows g + 8 follow at fixed distances.
-  float* out = products + static_cast<long long>(item.first_row + lane % 4 * 2) * plan.hidden +
-               unit * 16 + lane / 4;
-  float bias[2][2] = {};
-  bool real[2];
+  // Before any is stored: behind a store the compiler takes them to be changed.
+  float2 weight[columns / 8];
 #pragma unroll
-  for (int high = 0; high < 2; ++high) {
-    real[high] = unit * 16 + lane / 4 + high * 8 < half_rows;
-    if (args.bias2 == nullptr || !real[high]) continue;
-    const float* from = args.bias2 + static_cast<long long>(item.expert) * plan.hidden + unit * 16 +
-                        lane / 4 + high * 8;
-    bias[0][high] = __ldg(from);
-    bias[1][high] = __ldg(from + half_rows);
+  for (int j = 0; j < columns / 8; ++j) {
+    weight[j] = {1.0F, 1.0F};
+    if (j * 8 < item.rows && !args.rule.router_weight_on_input) {
+      weight[j] =
+          __ldg(reinterpret_cast<const float2*>(row_weight + item.first_row) + j * 4 + lane % 4);
+    }
   }
+  float bias[2][2] = {};
+  if (args.bias2 != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      bias[i / 2][i % 2] = __ldg(args.bias2 + static_cast<long long>(item.expert) * plan.hidden +
+                                 i / 2 * (plan.hidden / 2) + unit * 16 + lane / 4 + i % 2 * 8);
+    }
+  }
+  float4* out =
+      reinterpret_cast<float4*>(products + static_cast<long long>(item.first_row) * plan.hidden) +
+      unit * 8 + lane / 4;
 #pragma unroll
   for (int j = 0; j < columns / 8; ++j) {
     if (j * 8 >= item.rows) break;
-    float2 weight = *reinterpret_cast<const float2*>(weights + j * 8);
-    if (args.rule.router_weight_on_input) weight = {1.0F, 1.0F};
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      if (j * 8 + lane % 4 * 2 + c >= item.count) continue;
-      float* row = out + static_cast<long long>(j * 8 + c) * plan.hidden;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int high = 0; high < 2; ++high) {
-          if (!real[high]) continue;
-          row[half * half_rows + high * 8] =
-              (sums.value[half][j * 4 + high * 2 + c] * scale + bias[half][high]) *
-              (c == 0 ? weight.x : weight.y);
-        }
-      }
+      const int n = j * 8 + lane % 4 * 2 + c;
+      const float w = c == 0 ? weight[j].x : weight[j].y;
+      const float4 value = {(sums.value[0][j * 4 + c] * scale + bias[0][0]) * w,
+                            (sums.value[0][j * 4 + 2 + c] * scale + bias[0][1]) * w,
+                            (sums.value[1][j * 4 + c] * scale + bias[1][0]) * w,
+                            (sums.value[1][j * 4 + 2 + c] * scale + bias[1][1]) * w};
+      if (n < item.count) out[static_cast<long long>(n) * (plan.hidden / 4)] = value;
     }
   }
 }
@@ -299,7 +302,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   m.expert_bytes = static_cast<long long>(m.units) * (m.depth / 32) * Format::cell_bytes;
   const auto* items = at<GroupedItem>(scratch, plan.items_at);
   const int tile_rows = (m.units + Tile::units - 1) / Tile::units;
-  const int tiles = __ldg(at<int>(scratch, plan.totals_at)) * tile_rows;
+  const int tiles = __ldg(at<int>(scratch, plan.items_count_at)) * tile_rows;
   if (warp >= Tile::units) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (warp == Tile::units) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE layer over f4_e2m1 experts for many tokens an expert: the same mathematics and weights as
-// moe_f4.hpp, in five launches: sort the routes, gather the activations in the order of the sorted
-// routes, fc1 with the activation, fc2, weighted sum.
+// moe_f4.hpp, in five launches: divide rows between the experts, gather the activations, fc1 with
+// the activation, fc2, weighted sum.
 //
 // The products are warpgroup products (compute capability 9.0 only): weights, dequantized into
 // registers, are their 64 rows and up to 128 routes of an expert their columns. One warp copies

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// MoE layers of f4_e2m1 experts on a CUDA device, in the steps of a backend.
+#pragma once
+
+#include "backends/cuda_moe/grouped_plan.hpp"
+#include "layout/place.hpp"
+#include "select/backend.hpp"
+
+namespace fewbit {
+
+extern const Backend cuda_moe_backend;
+
+namespace cuda {
+
+std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device);
+
+// The kernels' words for a layer that was not refused.
+F4Format format_of(const MoeProblem& problem);
+MoeF4Rule rule_of(const MoeProblem& problem);
+StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens);
+// Of the halves of fc1 and fc2.
+Dims half1(const MoeProblem& problem);
+Dims half2(const MoeProblem& problem);
+
+Result<MoePlan> plan_moe(const MoeProblem& problem);
+Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
+                         const ExpertWeights& expert, ExpertSpans to);
+Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,
+                                              PreparedMemory memory);
+// Packs on the device, one expert's rows beside what is prepared.
+Result<std::unique_ptr<PreparedMoe>> prepare_on_device(const MoeProblem& problem,
+                                                       const MoeWeights& weights);
+
+}  // namespace cuda
+}  // namespace fewbit

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the device needs of one expert, from its canonical matrices.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "backends/cuda_moe/cuda_moe.hpp"
+#include "layout/cuda_f4_pack.hpp"
+
+namespace fewbit::cuda {
+
+// Rows of fc1 (matrix 0: gate and up; without a gate both halves of up) or of both halves of down.
+CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
+
+// Gate (without one: up), up, down.
+std::array<float, 3> globals_of(const ExpertWeights& expert);
+
+// [both halves of fc1, hidden]; what has no bias has zeros. Error invalid_argument: a bias of
+// another size.
+std::int64_t bias_count(const MoeProblem& problem);
+Result<std::vector<float>> biases_of(const MoeProblem& problem, const ExpertWeights& expert);
+
+// The least and the largest byte of the scales that aren't zero.
+struct ScaleRange {
+  std::uint8_t least = 255;
+  std::uint8_t most = 0;
+};
+ScaleRange scale_range(const ExpertWeights& expert);
+// Whether weights with such scales go through grouped products.
+bool grouped_takes(const MoeProblem& problem, const ScaleRange& range);
+
+}  // namespace fewbit::cuda

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A MoE layer in device memory.
+#pragma once
+
+#include <mutex>
+
+#include "backends/cuda_moe/cuda_moe.hpp"
+#include "device/device.hpp"
+
+namespace fewbit::cuda {
+
+// A stream and memory for calls whose activations are on the host: one for all layers of a process,
+// as large as the largest call needs. Calls on it wait for each other.
+class SharedScratch {
+ public:
+  static Result<std::shared_ptr<SharedScratch>> get();
+  explicit SharedScratch(device::Stream stream) : stream_(std::move(stream)) {}
+
+  const device::Stream& stream() const { return stream_; }
+  std::mutex& mutex() { return mutex_; }
+  // At least so many bytes, 1024-byte aligned; with the mutex held.
+  Result<std::byte*> memory(std::uint64_t bytes);
+
+ private:
+  device::Stream stream_;
+  std::mutex mutex_;
+  device::Buffer buffer_;
+};
+
+struct LayerWeights {
+  device::Buffer gate_up, down;       // [experts]
+  device::Buffer globals1, globals2;  // f32 [experts, 2], [experts]; with f4_global_factor
+  device::Buffer bias1, bias2;        // f32 [experts, 2, rows of a half], [experts, hidden]
+};
+
+// Pointers of a call, all of one kind of memory.
+struct CallArgs {
+  std::int64_t tokens = 0;
+  const void* x = nullptr;
+  const std::int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  const std::int32_t* map = nullptr;
+  std::int64_t map_size = 0;
+  void* out = nullptr;
+};
+
+class Moe final : public PreparedMoe {
+ public:
+  Moe(const MoeProblem& problem, const DeviceInfo& card, std::shared_ptr<SharedScratch> scratch,
+      LayerWeights weights, bool grouped, PreparedInfo info);
+
+  Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const override;
+  Result<std::uint64_t> device_workspace_bytes(std::int64_t tokens) const override;
+  Result<void> run(const MoeArgs& args, Executor& executor) const override;
+  PreparedInfo info() const override { return info_; }
+
+  // Bytes that run() takes of the shared scratch for a call from the host.
+  Result<std::uint64_t> host_call_bytes(std::int64_t tokens, std::int64_t map_size) const;
+
+ private:
+  // The most tokens, up to `tokens`, that the streaming kernel takes at once.
+  Result<StreamPlan> stream_plan(std::int64_t tokens) const;
+  bool grouped(std::int64_t tokens) const;
+  Result<void> run_on_host_memory(const MoeArgs& args) const;
+  Result<void> launch(const CallArgs& call, std::byte* workspace, void* stream) const;
+  Result<void> launch_stream(const CallArgs& call, std::byte* workspace, void* stream) const;
+  MoeF4Args kernel_args(const CallArgs& call) const;
+
+  MoeProblem problem_;
+  StreamCard card_;
+  std::shared_ptr<SharedScratch> scratch_;  // outlives the weights, which are of its stream
+  LayerWeights weights_;
+  bool grouped_;  // the weights may go through grouped products
+  bool streams_;  // the layer fits the streaming kernel
+  PreparedInfo info_;
+};
+
+}  // namespace fewbit::cuda

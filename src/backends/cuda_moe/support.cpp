@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cuda_moe/cuda_moe.hpp"
+#include "core/device_info.hpp"
+#include "layout/cuda_f4_cells.hpp"
+
+namespace fewbit {
+namespace cuda {
+namespace {
+
+constexpr int built_capability = 90;
+
+bool is_f4(const Scheme& scheme, DType scale, std::int64_t group) {
+  return scheme.weight == DType::f4_e2m1 && scheme.scale && !scheme.ggml_type &&
+         scheme.scale->dtype == scale &&
+         scheme.scale->granularity == Granularity{.rows = 1, .cols = group} &&
+         !scheme.zero_points && !scheme.pre_quant_scale && scheme.act_order == ActOrder::none;
+}
+bool is_nvfp4(const Scheme& scheme) { return is_f4(scheme, DType::f8_e4m3, 16); }
+bool is_mxfp4(const Scheme& scheme) { return is_f4(scheme, DType::f8_e8m0, 32); }
+
+bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
+  if (device.kind != DeviceKind::cuda) {
+    refusals.push_back({Reason::device, "a CUDA device", device_label(device)});
+    return false;
+  }
+  if (device.compute_capability == built_capability) return true;
+  refusals.push_back({Reason::device, "compute capability 9.0",
+                      fmt::format("compute capability {}.{}", device.compute_capability / 10,
+                                  device.compute_capability % 10)});
+  return false;
+}
+
+bool check_weights(const MoeProblem& problem, std::vector<Refusal>& refusals) {
+  bool readable = true;
+  const std::pair<const char*, const Scheme*> matrices[] = {{"gate and up", &problem.gate_up},
+                                                            {"down", &problem.down}};
+  for (const auto& [which, scheme] : matrices) {
+    if (is_nvfp4(*scheme) || is_mxfp4(*scheme)) continue;
+    readable = false;
+    refusals.push_back({Reason::weight,
+                        fmt::format("{} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
+                                    "a group of 32",
+                                    which),
+                        scheme_text(*scheme)});
+  }
+  if (readable && is_nvfp4(problem.gate_up) != is_nvfp4(problem.down)) {
+    readable = false;
+    refusals.push_back({Reason::weight, "gate, up and down with scales of one kind",
+                        scheme_text(problem.gate_up) + " and " + scheme_text(problem.down)});
+  }
+  return readable;
+}
+
+// Sizes that one of the kernels takes.
+void check_sizes(const MoeProblem& problem, const DeviceInfo& device, bool runs,
+                 std::vector<Refusal>& refusals) {
+  const std::int64_t group = is_nvfp4(problem.gate_up) ? 16 : 32;
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"hidden_size", problem.hidden_size}, {"intermediate_size", problem.intermediate_size}};
+  bool divisible = true;
+  for (const auto& [name, size] : sizes) {
+    if (size % group == 0) continue;
+    divisible = false;
+    refusals.push_back(
+        {Reason::shape, fmt::format("{} % {} = 0", name, group), std::to_string(size)});
+  }
+  if (!divisible || !runs) return;
+  const StreamCard card = {.sm_count = device.sm_count,
+                           .shared_memory_bytes = device.shared_memory_bytes};
+  const auto plan = plan_stream(format_of(problem), shape_of(problem, 1), card);
+  if (plan_grouped(shape_of(problem, 1), card)) return;
+  if (!plan)
+    refusals.push_back({Reason::shape, "a layer that fits a thread block", plan.error().what});
+}
+
+std::string variant(const MoeProblem& problem, std::int64_t tokens) {
+  constexpr StreamCard hopper = {.sm_count = 132, .shared_memory_bytes = 232448};
+  const bool streams = plan_stream(format_of(problem), shape_of(problem, 1), hopper).has_value();
+  if (!streams || runs_grouped(shape_of(problem, tokens))) {
+    return fmt::format("grouped warpgroup products, items of up to {} rows",
+                       grouped_item_width(shape_of(problem, tokens)));
+  }
+  return "streaming, one launch";
+}
+
+}  // namespace
+
+F4Format format_of(const MoeProblem& problem) {
+  return is_nvfp4(problem.gate_up) ? F4Format::e4m3_k16 : F4Format::e8m0_k32;
+}
+
+MoeF4Rule rule_of(const MoeProblem& problem) {
+  MoeF4Rule rule;
+  switch (problem.activation.kind) {
+    case Activation::gelu:
+      rule.activation = F4Activation::gelu;
+      break;
+    case Activation::gelu_tanh:
+      rule.activation = F4Activation::gelu_tanh;
+      break;
+    case Activation::relu2:
+      rule.activation = F4Activation::relu2;
+      break;
+    case Activation::swigluoai:
+      rule.constants.alpha = problem.activation.alpha;
+      rule.constants.beta = problem.activation.beta;
+      break;
+    case Activation::silu:
+      break;
+  }
+  if (problem.activation.limit) rule.constants.limit = *problem.activation.limit;
+  rule.router_weight_on_input = problem.router_weight_side == RouterWeightSide::input;
+  return rule;
+}
+
+StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens) {
+  StreamShape shape{.tokens = tokens,
+                    .top_k = problem.top_k,
+                    .experts = problem.num_experts,
+                    .hidden_size = problem.hidden_size,
+                    .intermediate_size = problem.intermediate_size};
+  const MoeF4Rule rule = rule_of(problem);
+  shape.gated = f4_gated(rule.activation);
+  shape.swiglu = rule.activation == F4Activation::swiglu;
+  shape.plain = is_plain(rule) && !problem.biases;
+  return shape;
+}
+
+Dims half1(const MoeProblem& problem) {
+  return {.n = shape_of(problem, 1).rows1(), .k = problem.hidden_size};
+}
+Dims half2(const MoeProblem& problem) {
+  return {.n = problem.hidden_size / 2, .k = problem.intermediate_size};
+}
+
+std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device) {
+  std::vector<Refusal> refusals;
+  const bool runs = check_device(device, refusals);
+  const bool readable = check_weights(problem, refusals);
+  if (problem.activation_dtype != DType::bf16) {
+    refusals.push_back(
+        {Reason::dtype, "activations in bf16", std::string(dtype_name(problem.activation_dtype))});
+  }
+  if (readable) check_sizes(problem, device, runs, refusals);
+  return refusals;
+}
+
+namespace {
+
+std::vector<Refusal> linear_refusals(const LinearProblem& /*problem*/, const DeviceInfo& device) {
+  std::vector<Refusal> refusals;
+  check_device(device, refusals);
+  refusals.push_back({Reason::shape, "experts of a MoE layer", "a dense layer"});
+  return refusals;
+}
+
+Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,
+                                                       const QuantizedTensor& /*weight*/,
+                                                       const DeviceInfo& /*device*/,
+                                                       Executor& /*executor*/) {
+  return Error{ErrorCode::unsupported, "backend cuda_moe runs no dense layers", problem.where};
+}
+
+std::optional<std::uint64_t> packed_bytes(const Scheme& scheme, std::int64_t n, std::int64_t k) {
+  if (n < 1 || k < 1) return std::nullopt;
+  const Dims half{.n = (n + 1) / 2, .k = k};
+  const std::int64_t bytes =
+      is_nvfp4(scheme) ? CudaF4Cells<16>::bytes(half) : CudaF4Cells<32>::bytes(half);
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+}  // namespace cuda
+
+const Backend cuda_moe_backend{
+    .name = "cuda_moe",
+    .summary =
+        "NVFP4 and MXFP4 experts on a CUDA device, every activation, biases; no dense layers",
+    .layout = "cuda_f4_cells",
+    .built_for = "sm_90a",
+    .moe_refusals = cuda::moe_refusals,
+    .linear_refusals = cuda::linear_refusals,
+    .plan_moe = [](const MoeProblem& problem,
+                   const ExpertWeights& /*first*/) { return cuda::plan_moe(problem); },
+    .pack_expert = cuda::pack_expert,
+    .open_moe = cuda::open_moe,
+    .unpack_expert = nullptr,
+    .prepare_linear = cuda::prepare_linear,
+    .variant = cuda::variant,
+    .packed_bytes = cuda::packed_bytes,
+    .prepare_moe = cuda::prepare_on_device,
+};
+
+}  // namespace fewbit

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend cuda_moe, from weights to results: packed on the host or on the device, arguments on
+// the host or on the device. Needs a GPU; skipped where there is none.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backends/cuda_moe/cuda_moe.hpp"
+#include "core/aligned_buffer.hpp"
+#include "device/device_layer.hpp"
+#include "device/random_layer.hpp"
+#include "select/prepare_moe.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+#define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
+
+struct Case {
+  const char* name;
+  F4Format format;
+  std::int64_t tokens;
+  ActivationParams activation;
+  bool biases = false;
+  bool map = false;
+  RouterWeightSide side = RouterWeightSide::output;
+};
+
+const ActivationParams oai{
+    .kind = Activation::swigluoai, .alpha = 1.702F, .beta = 1.0F, .limit = 7.0F};
+const std::vector<Case> cases = {
+    {"NVFP4, silu", F4Format::e4m3_k16, 5, {}},
+    {"NVFP4, silu, many tokens", F4Format::e4m3_k16, 90, {}},
+    {"MXFP4, swigluoai with biases", F4Format::e8m0_k32, 7, oai, true, false},
+    {"MXFP4, swigluoai, biases and a map, many tokens", F4Format::e8m0_k32, 130, oai, true, true,
+     RouterWeightSide::input},
+    {"NVFP4, relu2 with a map", F4Format::e4m3_k16, 33, {.kind = Activation::relu2}, false, true},
+    {"MXFP4, gelu", F4Format::e8m0_k32, 20, {.kind = Activation::gelu}}};
+
+Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> bytes) {
+  OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
+  std::memcpy(owned.bytes.data(), bytes.data(), owned.bytes.size());
+  return owned.tensor;
+}
+
+QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
+    return std::span(all).subspan(static_cast<std::size_t>(expert * size),
+                                  static_cast<std::size_t>(size));
+  };
+  Tensor codes = tensor_of(DType::f4_e2m1, {n, k}, part(layer.codes[matrix], n * k / 2));
+  const auto scales = part(layer.scales[matrix], n * k / layer.group);
+  const float global = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  if (layer.format == F4Format::e4m3_k16) {
+    return make_nvfp4(n, k, std::move(codes), tensor_of(DType::f8_e4m3, {n, k / 16}, scales),
+                      global)
+        .value();
+  }
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::mxfp4;
+  tensor.scheme.weight = DType::f4_e2m1;
+  tensor.scheme.scale = ScaleSpec{};
+  tensor.scheme.scale->dtype = DType::f8_e8m0;
+  tensor.scheme.scale->granularity = {.rows = 1, .cols = 32};
+  tensor.codes = std::move(codes);
+  tensor.scales = tensor_of(DType::f8_e8m0, {n, k / 32}, scales);
+  tensor.global_scale = global;
+  return tensor;
+}
+
+std::vector<float> bias_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const auto& all = layer.biases[matrix];
+  if (all.empty()) return {};
+  const auto begin = all.begin() + expert * layer.rows(matrix);
+  return {begin, begin + layer.rows(matrix)};
+}
+
+MoeWeights weights_of(const RandomLayer& layer) {
+  MoeWeights weights{.hidden_size = layer.shape.hidden_size,
+                     .intermediate_size = layer.shape.intermediate_size,
+                     .experts = {}};
+  for (std::int64_t e = 0; e < layer.shape.experts; ++e) {
+    ExpertWeights expert;
+    if (layer.shape.gated) {
+      expert.gate = matrix_of(layer, 0, e);
+      expert.gate_bias = bias_of(layer, 0, e);
+    }
+    expert.up = matrix_of(layer, 1, e);
+    expert.up_bias = bias_of(layer, 1, e);
+    expert.down = matrix_of(layer, 2, e);
+    expert.down_bias = bias_of(layer, 2, e);
+    weights.experts.push_back(std::move(expert));
+  }
+  return weights;
+}
+
+MoeProblem problem_of(const Case& c, const MoeWeights& weights) {
+  MoeProblem problem;
+  problem.hidden_size = weights.hidden_size;
+  problem.intermediate_size = weights.intermediate_size;
+  problem.num_experts = std::ssize(weights.experts);
+  problem.top_k = 2;
+  problem.gate_up = weights.experts.front().up.scheme;
+  problem.down = weights.experts.front().down.scheme;
+  problem.activation = c.activation;
+  problem.router_weight_side = c.side;
+  problem.expert_map = c.map;
+  problem.biases = c.biases;
+  problem.max_tokens = 200;
+  problem.where = c.name;
+  return problem;
+}
+
+RandomLayer layer_of(const Case& c) {
+  StreamShape shape{
+      .tokens = c.tokens, .top_k = 2, .experts = 4, .hidden_size = 192, .intermediate_size = 128};
+  shape.gated = activation_gated(c.activation.kind);
+  RandomLayer layer = random_layer(c.format, shape, 21);
+  if (c.biases) add_biases(layer, 22);
+  if (c.map) {
+    layer.expert_map = {2, -1, 0, 3, 1, 9};
+    for (std::size_t i = 0; i < layer.ids.size(); i += 3) layer.ids[i] = static_cast<int>(i % 8);
+  }
+  return layer;
+}
+
+class CudaBackendTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<DeviceInfo> found = describe_device("cuda");
+    if (!found) GTEST_SKIP() << found.error().message();
+    if (found->compute_capability != 90) GTEST_SKIP() << "needs compute capability 90";
+    device_ = *found;
+  }
+
+  Result<MoeLayer> prepare(const MoeProblem& problem, const MoeWeights& weights) {
+    FEWBIT_TRY(const Selection selection, select_backend(problem, device_));
+    if (selection.chosen != "cuda_moe") {
+      return Error{ErrorCode::inconsistent, "chosen: " + selection.chosen, ""};
+    }
+    return MoeLayer::prepare(selection, problem, weights, device_, *executor_);
+  }
+
+  // The same, packed on the host.
+  Result<MoeLayer> open(const MoeProblem& problem, const MoeWeights& weights) {
+    Backend on_host = cuda_moe_backend;
+    on_host.prepare_moe = nullptr;
+    FEWBIT_TRY(auto prepared, prepare_moe(on_host, problem, weights, *executor_));
+    return MoeLayer(problem, std::move(prepared));
+  }
+
+  MoeArgs args_of(const RandomLayer& layer, std::span<std::uint16_t> out) {
+    MoeArgs args;
+    args.tokens = layer.shape.tokens;
+    args.hidden = {.dtype = DType::bf16,
+                   .shape = {layer.shape.tokens, layer.shape.hidden_size},
+                   .bytes = std::as_bytes(std::span(layer.x)),
+                   .device = {}};
+    args.topk_ids = layer.ids;
+    args.topk_weights = layer.weights;
+    args.expert_map = layer.expert_map;
+    args.out = std::as_writable_bytes(out);
+    return args;
+  }
+
+  Result<std::vector<std::uint16_t>> run(const MoeLayer& moe, const RandomLayer& layer) {
+    std::vector<std::uint16_t> out(layer.x.size(), 0x7FC0);
+    FEWBIT_TRY(moe.run(args_of(layer, out), *executor_));
+    return out;
+  }
+
+  Result<std::vector<std::uint16_t>> run_on_card(const MoeLayer& moe, const RandomLayer& layer) {
+    FEWBIT_TRY(const device::Stream stream, device::Stream::create());
+    FEWBIT_TRY(const device::Buffer x, upload(layer.x, stream));
+    FEWBIT_TRY(const device::Buffer ids, upload(layer.ids, stream));
+    FEWBIT_TRY(const device::Buffer weights, upload(layer.weights, stream));
+    FEWBIT_TRY(const device::Buffer map, upload(layer.expert_map, stream));
+    FEWBIT_TRY(const device::Buffer out, device::Buffer::allocate(x.size(), stream));
+    FEWBIT_TRY(const std::uint64_t bytes, moe.device_workspace_bytes(layer.shape.tokens));
+    FEWBIT_TRY(const device::Buffer workspace, device::Buffer::allocate(bytes + 1024, stream));
+    FEWBIT_TRY(device::fill(workspace.data(), 0xFF, workspace.size(), stream));
+    const auto past = reinterpret_cast<std::uintptr_t>(workspace.data()) % 1024;
+    std::vector<std::uint16_t> result(layer.x.size());
+    MoeArgs args = args_of(layer, result);
+    args.hidden.bytes = {x.data(), x.size()};
+    args.hidden.device.kind = DeviceKind::cuda;
+    args.topk_ids = {ids.as<std::int32_t>(), layer.ids.size()};
+    args.topk_weights = {weights.as<float>(), layer.weights.size()};
+    args.expert_map = {map.as<std::int32_t>(), layer.expert_map.size()};
+    args.out = {out.data(), out.size()};
+    args.workspace = {workspace.data() + (past == 0 ? 0 : 1024 - past), bytes};
+    args.stream = stream.handle();
+    FEWBIT_TRY(moe.run(args, *executor_));
+    FEWBIT_TRY(device::copy_to_host(std::as_writable_bytes(std::span(result)), out.data(), stream));
+    FEWBIT_TRY(stream.synchronize());
+    return result;
+  }
+
+  DeviceInfo device_;
+  std::unique_ptr<Executor> executor_ = make_thread_pool(2).value();
+};
+
+TEST_F(CudaBackendTest, GivesTheExactLayerHoweverItWasPackedAndWhereverItsArgumentsAre) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    RandomLayer layer = layer_of(c);
+    const MoeWeights weights = weights_of(layer);
+    const MoeProblem problem = problem_of(c, weights);
+    layer.rule = rule_of(problem);
+    const Result<MoeLayer> prepared = prepare(problem, weights);
+    ASSERT_OK(prepared);
+    const auto out = run(*prepared, layer);
+    ASSERT_OK(out);
+    const std::int64_t hidden = layer.shape.hidden_size;
+    for (std::int64_t t = 0; t < layer.shape.tokens; t += 3) {
+      const ExactRow row = exact_row(layer, t);
+      for (std::int64_t n = 0; n < hidden; ++n) {
+        const auto at = static_cast<std::size_t>(n);
+        const double y = bf16_to_f32((*out)[static_cast<std::size_t>(t * hidden + n)]);
+        ASSERT_LE(std::abs(y - row.value[at]), row.bound[at]) << "token " << t << " column " << n;
+      }
+    }
+    const Result<MoeLayer> opened = open(problem, weights);
+    ASSERT_OK(opened);
+    const auto from_host_packing = run(*opened, layer);
+    ASSERT_OK(from_host_packing);
+    EXPECT_EQ(*from_host_packing, *out);
+    const auto on_card = run_on_card(*prepared, layer);
+    ASSERT_OK(on_card);
+    EXPECT_EQ(*on_card, *out);
+  }
+}
+
+// Its own plan only, and no amax.
+TEST_F(CudaBackendTest, RefusesWhatItCantDo) {
+  const RandomLayer layer = layer_of(cases.front());
+  const MoeWeights weights = weights_of(layer);
+  const MoeProblem problem = problem_of(cases.front(), weights);
+  const Result<MoeLayer> prepared = prepare(problem, weights);
+  ASSERT_OK(prepared);
+  std::vector<std::uint16_t> out(layer.x.size());
+  MoeArgs args = args_of(layer, out);
+  std::vector<float> amax(2 * 4);
+  args.amax = AmaxTable{.values = amax, .layers = 1, .experts = 4, .layer = 0};
+  const Result<void> collected = prepared->run(args, *executor_);
+  ASSERT_FALSE(collected);
+  EXPECT_NE(collected.error().message().find("amax"), std::string::npos);
+  MoePlan other = plan_moe(problem).value();
+  other.buffers.front().scale_format = "f8_e8m0";
+  EXPECT_FALSE(open_moe(problem, other, {}));
+}
+
+}  // namespace
+}  // namespace fewbit::cuda
