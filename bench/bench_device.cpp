@@ -24,9 +24,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds of every replay, for as long as the budget lasts and five times at least.
-Result<std::vector<double>> replay(const device::Graph& graph, double budget,
-                                   const device::Stream& stream) {
+// Seconds of the work at each repetition, for as long as the budget lasts and five times at least.
+template <class Work>
+Result<std::vector<double>> repeat(const Work& work, double budget, const device::Stream& stream) {
   FEWBIT_TRY(device::Event begin, device::Event::create());
   FEWBIT_TRY(device::Event end, device::Event::create());
   std::vector<double> seconds;
@@ -34,7 +34,7 @@ Result<std::vector<double>> replay(const device::Graph& graph, double budget,
   int round = 0;
   for (double spent = 0; spent < budget || seconds.size() < 5; ++round) {
     FEWBIT_TRY(begin.record(stream));
-    FEWBIT_TRY(graph.launch(stream));
+    FEWBIT_TRY(work());
     FEWBIT_TRY(end.record(stream));
     FEWBIT_TRY(stream.synchronize());
     FEWBIT_TRY(const float milliseconds, begin.elapsed_until(end));
@@ -77,22 +77,22 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
                }
                return {};
              }));
-  FEWBIT_TRY(const std::vector<double> seconds, replay(graph, budget, stream));
+  FEWBIT_TRY(const std::vector<double> seconds,
+             repeat([&] { return graph.launch(stream); }, budget, stream));
   const auto layers = static_cast<double>(calls.layers.size());
   return DeviceTime{median(seconds) / layers,
                     static_cast<int>(seconds.size() * calls.layers.size())};
 }
 
 Result<MachineLimits> device_limits() {
-  constexpr std::uint64_t bytes = std::uint64_t{1} << 30;
+  constexpr std::uint64_t bytes = std::uint64_t{2} << 30;
   FEWBIT_TRY(const device::Stream stream, device::Stream::create());
   FEWBIT_TRY(const device::Buffer from, device::Buffer::allocate(bytes, stream));
   FEWBIT_TRY(const device::Buffer to, device::Buffer::allocate(bytes, stream));
   FEWBIT_TRY(device::fill(from.data(), 0x5A, bytes, stream));
-  FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, [&] {
-               return device::copy_on_device(to.data(), from.data(), bytes, stream);
-             }));
-  FEWBIT_TRY(const std::vector<double> seconds, replay(graph, 0, stream));
+  FEWBIT_TRY(const std::vector<double> seconds,
+             repeat([&] { return device::copy_on_device(to.data(), from.data(), bytes, stream); },
+                    0, stream));
   return MachineLimits{.threads = 1, .read_bytes_per_second = 2.0 * bytes / median(seconds)};
 }
 

@@ -9,8 +9,8 @@
 
 #include "bench/bench_device.hpp"
 #include "bench/measure.hpp"
+#include "bench/random_layer.hpp"
 #include "core/aligned_buffer.hpp"
-#include "core/convert.hpp"
 #include "core/counted.hpp"
 #include "select/problem_list.hpp"
 
@@ -23,66 +23,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Codes of any value; scales and 16/32-bit values in the middle of their range, so that sums stay
-// finite and none is subnormal.
-Result<Tensor> random_tensor(DType dtype, Shape shape, std::mt19937_64& random) {
-  FEWBIT_TRY(OwnedTensor owned, allocate_tensor(dtype, std::move(shape)));
-  const std::span<std::byte> bytes = owned.bytes;
-  if (dtype == DType::u8 || dtype == DType::f8_e4m3) {
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const auto value = static_cast<std::uint8_t>(random() >> 32);
-      bytes[i] =
-          std::byte{dtype == DType::u8 ? value : static_cast<std::uint8_t>(0x30 + value % 16)};
-    }
-    return owned.tensor;
-  }
-  std::uniform_real_distribution<float> uniform(-0.05F, 0.05F);
-  std::vector<float> values(bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(dtype)));
-  for (float& value : values) value = uniform(random);
-  FEWBIT_TRY(convert_from_f32(values, dtype, bytes));
-  return owned.tensor;
-}
-
-Result<QuantizedTensor> random_matrix(const std::string& scheme, std::int64_t n, std::int64_t k,
-                                      std::mt19937_64& random) {
-  if (scheme == "nvfp4") {
-    FEWBIT_TRY(Tensor codes, random_tensor(DType::u8, {n, k / 2}, random));
-    FEWBIT_TRY(Tensor scales, random_tensor(DType::f8_e4m3, {n, (k + 15) / 16}, random));
-    return make_nvfp4(n, k, std::move(codes), std::move(scales), 0.02F);
-  }
-  const auto dtype = dtype_from_name(scheme);
-  if (!dtype || (*dtype != DType::bf16 && *dtype != DType::f16 && *dtype != DType::f32)) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("scheme \"{}\", expected nvfp4, bf16, f16 or f32", scheme), ""};
-  }
-  FEWBIT_TRY(Tensor values, random_tensor(*dtype, {n, k}, random));
-  return make_plain(n, k, std::move(values));
-}
-
-// The experts differ in nothing but their bytes' place once packed: one set of random bytes serves
-// all of them, so that large layers are made quickly. 16/32-bit weights are read in place and are
-// therefore made for each.
-Result<MoeWeights> random_weights(const LayerShape& shape, std::mt19937_64& random) {
-  MoeWeights weights{.hidden_size = shape.hidden_size,
-                     .intermediate_size = shape.intermediate_size,
-                     .experts = {}};
-  for (std::int64_t e = 0; e < shape.num_experts; ++e) {
-    if (e > 0 && shape.scheme == "nvfp4") {
-      weights.experts.push_back(weights.experts.front());
-      continue;
-    }
-    ExpertWeights expert;
-    FEWBIT_TRY(expert.gate,
-               random_matrix(shape.scheme, shape.intermediate_size, shape.hidden_size, random));
-    FEWBIT_TRY(expert.up,
-               random_matrix(shape.scheme, shape.intermediate_size, shape.hidden_size, random));
-    FEWBIT_TRY(expert.down,
-               random_matrix(shape.scheme, shape.hidden_size, shape.intermediate_size, random));
-    weights.experts.push_back(std::move(expert));
-  }
-  return weights;
-}
-
 MoeProblem problem_of(const LayerShape& shape, const MoeWeights& weights,
                       const LayerBenchOptions& options) {
   MoeProblem problem;
@@ -93,6 +33,7 @@ MoeProblem problem_of(const LayerShape& shape, const MoeWeights& weights,
   problem.activation = shape.activation;
   problem.gate_up = weights.experts.front().up.scheme;
   problem.down = weights.experts.front().down.scheme;
+  problem.biases = shape.biases;
   problem.activation_dtype = options.activation_dtype;
   problem.max_tokens = *std::ranges::max_element(options.tokens);
   problem.where = shape.name;
@@ -166,7 +107,7 @@ class Bench {
 
   Result<LayerTiming> time_on_card(std::int64_t tokens, double budget) {
     FEWBIT_TRY(const Tensor hidden,
-               random_tensor(DType::bf16, {tokens, shape_.hidden_size}, random_));
+               random_tensor(DType::bf16, {tokens, shape_.hidden_size}, Fill::numbers, random_));
     const std::vector<float> weights(static_cast<std::size_t>(tokens * shape_.top_k),
                                      1.0F / static_cast<float>(shape_.top_k));
     DeviceCalls calls{.layers = layers_,
@@ -193,7 +134,8 @@ class Bench {
 
   Result<LayerTiming> time(std::int64_t tokens, const LayerBenchOptions& options) {
     const DType dtype = layers_.front().problem().activation_dtype;
-    FEWBIT_TRY(const Tensor hidden, random_tensor(dtype, {tokens, shape_.hidden_size}, random_));
+    FEWBIT_TRY(const Tensor hidden,
+               random_tensor(dtype, {tokens, shape_.hidden_size}, Fill::numbers, random_));
     std::vector<std::byte> out(hidden.view.bytes.size());
     FEWBIT_TRY(const std::uint64_t workspace_bytes, layers_.front().workspace_bytes(tokens));
     FEWBIT_TRY(AlignedBuffer workspace, AlignedBuffer::allocate(workspace_bytes));
@@ -252,8 +194,8 @@ Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::s
                      .num_experts = problem.num_experts,
                      .top_k = problem.top_k,
                      .scheme = name.substr(model.size() + 1),
-                     .activation = problem.activation};
-    if (problem.biases) shape.unmeasured = "experts with biases";
+                     .activation = problem.activation,
+                     .biases = problem.biases};
     if (!activation_gated(problem.activation.kind)) shape.unmeasured = "experts without a gate";
     shapes.push_back(std::move(shape));
     last = model;
@@ -288,26 +230,34 @@ std::string rate_text(double bytes_per_second) {
   return rate >= 1 ? fmt::format("{:.1f}", rate) : fmt::format("{:.3g}", rate);
 }
 
+// What the machine can do; of a card, whose multiply-adds aren't measured, what a copy moves.
+std::string limits_text(const MachineLimits& limits) {
+  if (limits.fma_flops_per_second == 0) {
+    return fmt::format("a copy on the card moves {:.1f} GB/s", limits.read_bytes_per_second * 1e-9);
+  }
+  return fmt::format("{}, read {:.1f} GB/s, FMA {:.3f} TFLOP/s", counted(limits.threads, "thread"),
+                     limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12);
+}
+
 }  // namespace
 
 std::string bench_text(const LayerBench& bench) {
   const MachineLimits& limits = bench.limits;
+  const bool fma = limits.fma_flops_per_second != 0;
   std::string text = fmt::format(
-      "{} ({}, {}, {}, {}) {} on {}: {}, read {:.1f} GB/s, FMA {:.3f} TFLOP/s; {} of {:.1f} MB, "
-      "prepared at {} GB/s\n",
-      bench.shape.name, bench.shape.hidden_size, bench.shape.intermediate_size,
-      bench.shape.num_experts, bench.shape.top_k, bench.shape.scheme, bench.backend,
-      counted(limits.threads, "thread"), limits.read_bytes_per_second * 1e-9,
-      limits.fma_flops_per_second * 1e-12, counted(bench.copies, "copy", "copies"),
+      "{} ({}, {}, {}, {}) {} on {}: {}; {} of {:.1f} MB, prepared at {} GB/s\n", bench.shape.name,
+      bench.shape.hidden_size, bench.shape.intermediate_size, bench.shape.num_experts,
+      bench.shape.top_k, bench.shape.scheme, bench.backend, limits_text(limits),
+      counted(bench.copies, "copy", "copies"),
       static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
       rate_text(static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds));
-  text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9} {:>8}\n", "tokens", "ms", "GB/s", "of read",
-                      "TFLOP/s", "of FMA");
+  text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9}{}\n", "tokens", "ms", "GB/s",
+                      fma ? "of read" : "of copy", "TFLOP/s", fma ? "   of FMA" : "");
   for (const LayerTiming& t : bench.timings) {
-    text += fmt::format("  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g} {:>8.2f}\n", t.tokens,
-                        t.seconds * 1e3, rate_text(t.bytes_per_second()),
-                        t.bytes_per_second() / limits.read_bytes_per_second,
-                        t.flops_per_second() * 1e-12, t.of_fma(limits));
+    text += fmt::format(
+        "  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g}{}\n", t.tokens, t.seconds * 1e3,
+        rate_text(t.bytes_per_second()), t.bytes_per_second() / limits.read_bytes_per_second,
+        t.flops_per_second() * 1e-12, fma ? fmt::format(" {:>8.2f}", t.of_fma(limits)) : "");
   }
   return text;
 }

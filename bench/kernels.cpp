@@ -9,7 +9,7 @@
 
 #include "core/aligned_buffer.hpp"
 #include "fewbit/selection.hpp"
-#include "kernels/cpu/f4_lane16.hpp"
+#include "kernels/cpu/lane16.hpp"
 #include "kernels/cpu/plain_rows.hpp"
 
 namespace fewbit {
@@ -44,18 +44,45 @@ void report(benchmark::State& state, std::int64_t weight_bytes, int tokens) {
       benchmark::Counter::kIsRate);
 }
 
-void f4_lane16(benchmark::State& state, F4Lane16Fn* kernel) {
+struct Form {
+  const char* name;
+  Lane16Codes codes;
+  Lane16Scale scale;
+  std::int64_t group;
+  bool offset_codes;
+};
+constexpr Form forms[] = {
+    {"nvfp4", Lane16Codes::nvfp4, Lane16Scale::f8_e4m3, 16, false},
+    {"mxfp4", Lane16Codes::f4_e2m1, Lane16Scale::f8_e8m0, 32, false},
+    {"int4_g128", Lane16Codes::int4, Lane16Scale::bf16, 128, true},
+    {"int4_g128_zeros", Lane16Codes::int4_zeros, Lane16Scale::f16, 128, true},
+    {"int8_g128", Lane16Codes::int8, Lane16Scale::bf16, 128, true},
+    {"fp8_block", Lane16Codes::f8_e4m3, Lane16Scale::f32_blocks, 128, false},
+};
+
+void lane16(benchmark::State& state, Lane16KernelOf* kernel_of, const Form& form) {
   const auto tokens = static_cast<int>(state.range(0));
-  const AlignedBuffer codes = random_bytes(blocks * k * 8);
-  const AlignedBuffer scales = random_bytes(blocks * k);
+  const std::int64_t code_bytes = blocks * k / 16 * lane16_cell_bytes(form.codes);
+  const std::int64_t groups = k / form.group;
+  const AlignedBuffer codes = random_bytes(code_bytes);
+  const AlignedBuffer scales = random_bytes(blocks * groups * 64);
+  const AlignedBuffer zeros = random_bytes(blocks * groups * 16);
   Panels panels(tokens);
-  const F4Lane16Blocks weight{.codes = reinterpret_cast<const std::uint8_t*>(codes.data()),
-                              .scales = reinterpret_cast<const std::uint8_t*>(scales.data()),
-                              .global_scale = 1.0F,
-                              .blocks = blocks,
-                              .k = k};
+  const auto bytes = [](const AlignedBuffer& buffer) {
+    return reinterpret_cast<const std::uint8_t*>(buffer.data());
+  };
+  const Lane16Blocks weight{.codes = bytes(codes),
+                            .scales = bytes(scales),
+                            .zeros = bytes(zeros),
+                            .scale_format = form.scale,
+                            .offset_codes = form.offset_codes,
+                            .global_scale = 1.0F,
+                            .blocks = blocks,
+                            .k = k,
+                            .group = form.group};
+  Lane16Fn* kernel = kernel_of(form.codes);
   for ([[maybe_unused]] auto _ : state) kernel(weight, panels.in(), tokens, panels.out());
-  report(state, blocks * k * 9, tokens);
+  report(state, code_bytes, tokens);
 }
 
 void plain_rows(benchmark::State& state, PlainRowsFn* kernel) {
@@ -72,19 +99,22 @@ void plain_rows(benchmark::State& state, PlainRowsFn* kernel) {
 
 struct LevelKernels {
   IsaLevel level;
-  F4Lane16Fn* f4;
+  Lane16KernelOf* lane16;
   PlainRowsFn* bf16;
 };
 
 void register_all(IsaLevel most) {
   for (const LevelKernels& l :
-       {LevelKernels{IsaLevel::avx512, f4_lane16_avx512, bf16_rows_avx512},
-        LevelKernels{IsaLevel::avx2, f4_lane16_avx2, bf16_rows_avx2},
-        LevelKernels{IsaLevel::generic, f4_lane16_generic, bf16_rows_generic}}) {
+       {LevelKernels{IsaLevel::avx512, lane16_avx512, bf16_rows_avx512},
+        LevelKernels{IsaLevel::avx2, lane16_avx2, bf16_rows_avx2},
+        LevelKernels{IsaLevel::generic, lane16_generic, bf16_rows_generic}}) {
     if (l.level > most) continue;
     const std::string level = isa_name(l.level);
     for (const int tokens : {1, 2, 4, 8, 12, 24}) {
-      benchmark::RegisterBenchmark(("f4_lane16_" + level).c_str(), f4_lane16, l.f4)->Arg(tokens);
+      for (const Form& form : forms)
+        benchmark::RegisterBenchmark((std::string(form.name) + "_" + level).c_str(), lane16,
+                                     l.lane16, form)
+            ->Arg(tokens);
       benchmark::RegisterBenchmark(("bf16_rows_" + level).c_str(), plain_rows, l.bf16)->Arg(tokens);
     }
   }

@@ -24,7 +24,7 @@ struct MachineLimits {
 // Takes about a second and half a GiB of memory. Error limit when that can't be had.
 Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor);
 
-// A named MoE layer. Weights: "nvfp4", "bf16", "f16" or "f32".
+// A named MoE layer. Weights: a name of select/problem_list.hpp, as "nvfp4" or "awq-int4-g128".
 struct LayerShape {
   std::string name;
   std::int64_t hidden_size = 0;
@@ -33,6 +33,7 @@ struct LayerShape {
   int top_k = 1;
   std::string scheme = "nvfp4";
   ActivationParams activation = {};
+  bool biases = false;
   std::string unmeasured = {};  // not empty: what such layers have that is not measured
 };
 // Lines as tests/problems/models.txt has them; a layer of several schemes has its first one under

@@ -67,6 +67,10 @@ Result<void> check_matrix(const std::string& where, const QuantizedTensor& tenso
     return bad(where, fmt::format("scheme {}, expected {}", scheme_text(tensor.scheme),
                                   scheme_text(expected.scheme)));
   }
+  if (tensor.scheme.ggml_type) {
+    const auto blocks = check_quantized(tensor);
+    return blocks ? blocks : bad(where, blocks.error().what);
+  }
   FEWBIT_TRY(check_tensor(where + " codes", tensor.codes.view, tensor.scheme.weight,
                           {tensor.n, tensor.k}));
   if (!tensor.scheme.scale) return {};

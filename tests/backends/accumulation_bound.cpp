@@ -25,6 +25,11 @@ std::vector<double> magnitudes(const std::vector<float>& w, const std::vector<do
   return sums;
 }
 
+std::vector<double> with_bias(std::vector<double> sums, const std::vector<float>& bias) {
+  for (std::size_t i = 0; i < bias.size(); ++i) sums[i] += std::abs(bias[i]);
+  return sums;
+}
+
 struct DenseExpert {
   std::vector<float> gate, up, down;
 };
@@ -69,8 +74,9 @@ std::vector<double> accumulation_bound(const MoeProblem& problem, const MoeWeigh
     for (std::size_t k = 0; k < hidden_size; ++k)
       x[k] = std::abs(double{call.hidden[token * hidden_size + k]}) * (on_input ? weight : 1);
     const double fc1_roundings = static_cast<double>(hidden_size + 20) * unit;
-    const auto up = magnitudes(expert.up, x);
-    const auto gate = gated ? magnitudes(expert.gate, x) : up;
+    const ExpertWeights& stored = weights.experts[static_cast<std::size_t>(id)];
+    const auto up = with_bias(magnitudes(expert.up, x), stored.up_bias);
+    const auto gate = gated ? with_bias(magnitudes(expert.gate, x), stored.gate_bias) : up;
 
     std::vector<double> error(width);
     std::vector<double> activated(width);
@@ -81,7 +87,7 @@ std::vector<double> accumulation_bound(const MoeProblem& problem, const MoeWeigh
       activated[i] = std::abs(reference.trace.activated[route * width + i]) + error[i];
     }
     const auto moved = magnitudes(expert.down, error);
-    const auto size = magnitudes(expert.down, activated);
+    const auto size = with_bias(magnitudes(expert.down, activated), stored.down_bias);
     const double fc2_roundings = static_cast<double>(width + 20 + top_k + 1) * unit;
     for (std::size_t h = 0; h < hidden_size; ++h) {
       // 1.01: a moved activated row is rounded to its type after it has moved.

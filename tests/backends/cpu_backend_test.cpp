@@ -10,7 +10,7 @@
 #include "backends/moe_case.hpp"
 #include "backends/rounding_bound.hpp"
 #include "kernels/levels.hpp"
-#include "layout/cpu_f4_lane16.hpp"
+#include "layout/cpu_lane16.hpp"
 
 namespace fewbit {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cuda_moe/plan.hpp"
+#include "backends/cuda_moe/grouped_plan.hpp"
 #include "layout/cuda_f4_cells.hpp"
 
 namespace fewbit::cuda {
@@ -153,6 +153,60 @@ TEST(CudaStreamPlan, ChoosesTheMeasuredSplits) {
   EXPECT_EQ(splits({1, 4, 128, 2880, 2880}), std::pair(2, 4));
   EXPECT_EQ(splits({64, 8, 128, 4096, 1408}), std::pair(1, 1));
   EXPECT_EQ(splits({1, 8, 256, 7168, 2048}), std::pair(4, 2));
+}
+
+// Whatever the routing, the items and rows of all experts have their place, and the areas follow
+// each other.
+TEST(CudaGroupedPlan, ItemsAndRowsOfTheWorstRoutingFit) {
+  for (const std::int64_t experts : {1, 3, 16, 128}) {
+    for (const std::int64_t tokens : {1, 5, 63, 300, 5000}) {
+      for (const int width : {32, 48, 64, 128}) {
+        const std::int64_t routes = 2 * tokens;
+        const Result<GroupedPlan> plan = plan_grouped({tokens, 2, experts, 256, 128}, h200, width);
+        ASSERT_TRUE(plan) << plan.error().message();
+        // One route to as many experts as there are, the rest to one.
+        const std::int64_t single = std::min(experts - 1, routes);
+        const std::int64_t left = routes - single;
+        EXPECT_GE(plan->max_items, single + (left + width - 1) / width);
+        EXPECT_GE(plan->max_rows, 8 * single + (left + 7) / 8 * 8);
+        EXPECT_GE(plan->activated_at - plan->x_at, 2LL * plan->max_rows * 256);
+        EXPECT_GE(plan->products_at - plan->activated_at, 2LL * plan->max_rows * 128);
+        EXPECT_GE(plan->scratch_bytes - plan->products_at, 4LL * plan->max_rows * 256);
+        EXPECT_EQ(plan->x_at % 1024 + plan->activated_at % 1024 + plan->products_at % 1024, 0);
+      }
+    }
+  }
+}
+
+TEST(CudaGroupedPlan, RefusalsNameBothNumbers) {
+  const auto message = [](const StreamShape& shape) {
+    const Result<GroupedPlan> plan = plan_grouped(shape, h200);
+    return plan ? std::string() : plan.error().message();
+  };
+  EXPECT_EQ(message({1, 8, 128, 2048, 768}), "");
+  EXPECT_EQ(message({1, 8, 128, 2048, 720}),
+            "cuda_grouped: intermediate_size 720, expected a multiple of 64 up to 1048576");
+  EXPECT_EQ(message({1, 8, 2000, 2048, 768}), "cuda_grouped: experts 2000, expected 1 to 1024");
+  EXPECT_EQ(message({1 << 24, 8, 128, 2048, 768}),
+            "cuda_grouped: tokens 16777216, expected at most 16777216 divided by top_k 8");
+  StreamShape gelu{1, 8, 128, 2048, 768};
+  gelu.swiglu = false;
+  EXPECT_EQ(message(gelu), "cuda_grouped: an activation other than silu and swigluoai");
+}
+
+// Few tokens stream, many are grouped, and what only one of both can run goes there.
+TEST(CudaGroupedPlan, RunsWhereItWasFaster) {
+  const auto grouped = [](std::int64_t tokens, bool plain, bool swiglu) {
+    StreamShape shape{tokens, 8, 128, 4096, 1408};
+    shape.plain = plain;
+    shape.swiglu = swiglu;
+    return runs_grouped(shape);
+  };
+  EXPECT_FALSE(grouped(256, true, true));
+  EXPECT_TRUE(grouped(288, true, true));
+  EXPECT_TRUE(grouped(160, false, true));
+  EXPECT_FALSE(grouped(4096, false, false));
+  EXPECT_FALSE(runs_grouped({4096, 8, 128, 4096, 1424}));
 }
 
 }  // namespace

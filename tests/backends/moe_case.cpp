@@ -46,8 +46,15 @@ QuantizedTensor random_matrix(DType weight, std::int64_t n, std::int64_t k, std:
   return *make_plain(n, k, owned_tensor(weight, {n, k}, converted(weight, values)));
 }
 
-Scheme scheme_of(DType weight) {
-  return weight == DType::f4_e2m1 ? nvfp4_scheme() : plain_scheme(weight);
+Scheme scheme_of(const LayerSpec& spec) {
+  if (spec.scheme) return *spec.scheme;
+  return spec.weight == DType::f4_e2m1 ? nvfp4_scheme() : plain_scheme(spec.weight);
+}
+
+Tensor random_floats(DType dtype, Shape shape, std::size_t count, std::mt19937& random) {
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(1 + random() % 64) / 64;
+  return owned_tensor(dtype, shape, converted(dtype, values));
 }
 
 // `size` bytes between two guards; memory starts aligned to 64.
@@ -69,6 +76,56 @@ struct Guarded {
 
 }  // namespace
 
+Scheme scaled_scheme(DType weight, DType scale, Granularity granularity) {
+  Scheme scheme;
+  scheme.producer = Producer::compressed_tensors;
+  scheme.weight = weight;
+  scheme.scale = ScaleSpec{.dtype = scale, .granularity = granularity};
+  scheme.zero_point = weight == DType::u4 ? 8 : weight == DType::u8 ? 128 : 0;
+  return scheme;
+}
+
+QuantizedTensor random_scaled(const Scheme& scheme, std::int64_t n, std::int64_t k,
+                              std::mt19937& random) {
+  const auto count = [](std::int64_t size, std::int64_t each) {
+    return each == 0 ? 1 : (size + each - 1) / each;
+  };
+  const Granularity& shape = scheme.scale->granularity;
+  const std::int64_t rows = count(n, shape.rows);
+  const std::int64_t groups = count(k, shape.cols);
+  const auto elements = static_cast<std::size_t>(rows * groups);
+  const int bits = dtype_bits(scheme.weight);
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(n * k * bits / 8));
+  for (auto& byte : codes) {
+    byte = static_cast<std::uint8_t>(random());
+    if (scheme.weight == DType::f8_e4m3 && (byte & 0x7fU) == 0x7fU) byte ^= 1U;
+  }
+  QuantizedTensor out;
+  out.n = n;
+  out.k = k;
+  out.scheme = scheme;
+  out.codes = owned_tensor(scheme.weight, {n, k}, std::move(codes));
+  out.scales = random_floats(scheme.scale->dtype, {rows, groups}, elements, random);
+  if (scheme.scale->has_global) out.global_scale = 0.03F;
+  if (scheme.zero_points) {
+    const bool plain = scheme.weight == DType::u4 || scheme.weight == DType::u8;
+    std::vector<std::uint8_t> zeros(elements);
+    for (auto& zero : zeros)
+      zero = static_cast<std::uint8_t>(bits == 4 ? random() % 16 - (plain ? 0U : 8U) : random());
+    out.zero_points = owned_tensor(plain ? DType::u8 : DType::i8, {rows, groups}, std::move(zeros));
+  }
+  if (scheme.act_order == ActOrder::group) {
+    std::vector<std::int32_t> index(static_cast<std::size_t>(k));
+    for (std::size_t j = 0; j < index.size(); ++j)
+      index[j] = static_cast<std::int32_t>(j / static_cast<std::size_t>(shape.cols));
+    std::mt19937 order(static_cast<std::uint32_t>(k));
+    std::ranges::shuffle(index, order);
+    out.g_idx = owned_tensor(DType::i32, {k}, std::move(index));
+  }
+  EXPECT_TRUE(check_quantized(out));
+  return out;
+}
+
 QuantizedTensor f32_matrix(std::int64_t n, std::int64_t k, std::vector<float> values) {
   return *make_plain(n, k, owned_tensor(DType::f32, {n, k}, std::move(values)));
 }
@@ -78,7 +135,8 @@ MoeWeights random_weights(const LayerSpec& spec) {
   MoeWeights weights{
       .hidden_size = spec.hidden_size, .intermediate_size = spec.intermediate_size, .experts = {}};
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
-    return random_matrix(spec.weight, n, k, random);
+    return spec.scheme ? random_scaled(*spec.scheme, n, k, random)
+                       : random_matrix(spec.weight, n, k, random);
   };
   for (std::int64_t e = 0; e < spec.experts; ++e) {
     ExpertWeights expert;
@@ -87,6 +145,12 @@ MoeWeights random_weights(const LayerSpec& spec) {
     }
     expert.up = matrix(spec.intermediate_size, spec.hidden_size);
     expert.down = matrix(spec.hidden_size, spec.intermediate_size);
+    if (spec.biases) {
+      const auto width = static_cast<std::size_t>(spec.intermediate_size);
+      if (expert.gate) expert.gate_bias = normal_values(width, 0.5F, random);
+      expert.up_bias = normal_values(width, 0.5F, random);
+      expert.down_bias = normal_values(static_cast<std::size_t>(spec.hidden_size), 0.5F, random);
+    }
     weights.experts.push_back(std::move(expert));
   }
   return weights;
@@ -98,9 +162,10 @@ MoeProblem problem_of(const LayerSpec& spec, int top_k, std::int64_t max_tokens)
   problem.intermediate_size = spec.intermediate_size;
   problem.num_experts = spec.experts;
   problem.top_k = top_k;
-  problem.gate_up = scheme_of(spec.weight);
-  problem.down = scheme_of(spec.weight);
+  problem.gate_up = scheme_of(spec);
+  problem.down = scheme_of(spec);
   problem.activation = spec.activation;
+  problem.biases = spec.biases;
   problem.max_tokens = max_tokens;
   problem.where = "test layer";
   return problem;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,15 @@ struct LayerSpec {
   DType weight = DType::bf16;  // f32, f16, bf16, or f4_e2m1 for NVFP4
   ActivationParams activation;
   std::uint32_t seed = 1;
+  std::optional<Scheme> scheme = std::nullopt;  // instead of weight
+  bool biases = false;
 };
+// A canonical scheme by its parts.
+Scheme scaled_scheme(DType weight, DType scale, Granularity granularity);
+// Random codes of every value but NaN, scales between 1/64 and 1, zero points, columns of every
+// group in turn (act-order: one order for all matrices of a width) and a global scale.
+QuantizedTensor random_scaled(const Scheme& scheme, std::int64_t n, std::int64_t k,
+                              std::mt19937& random);
 // Random weights; NVFP4 uses every code, and gate, up and down have different global scales.
 MoeWeights random_weights(const LayerSpec& spec);
 

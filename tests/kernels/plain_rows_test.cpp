@@ -11,7 +11,7 @@
 
 #include "core/float_convert.hpp"
 #include "fewbit/tensor.hpp"
-#include "kernels/cpu/f4_lane16.hpp"
+#include "kernels/cpu/lane16.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
 

@@ -18,8 +18,8 @@
 #include "layout/backward_executor.hpp"
 #include "layout/column_major.hpp"
 #include "layout/column_words.hpp"
-#include "layout/cpu_f4_lane16.hpp"
 #include "layout/cpu_int4_blocks.hpp"
+#include "layout/cpu_lane16.hpp"
 #include "layout/f4_transposed.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
@@ -76,6 +76,7 @@ using Moves = ::testing::Types<
     Move<RowMajor<4>, GptqWords<4>, 64, 128>, Move<AwqWords<4>, RowMajor<4>, 64, 128>,
     Move<GptqWords<4>, CpuInt4Blocks<32>, 64, 128>, Move<AwqWords<4>, CpuInt4Blocks<128>, 256, 32>,
     Move<RowMajor<4>, CpuF4Lane16, 16, 512>, Move<RowMajor<8>, CpuF4Lane16Scales, 16, 256>,
+    Move<RowMajor<8>, CpuByteLane16, 16, 256>, Move<RowMajor<16>, CpuLane16Groups<16>, 16, 128>,
     Move<RowMajor<4>, F4Transposed<16>, 64, 128>, Move<RowMajor<8>, ColumnMajor<8>, 64, 64>,
     Move<ColumnMajor<16>, RowMajor<16>, 64, 32>, Move<RowMajor<8>, GroupedByteScales, 64, 64>,
     Move<RowMajor<8>, SingleByteScales, 64, 64>, Move<Swizzle128x4<8>, GroupedByteScales, 128, 32>,

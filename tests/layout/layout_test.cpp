@@ -4,7 +4,7 @@
 
 #include "layout/b12x_packed.hpp"
 #include "layout/column_major.hpp"
-#include "layout/cpu_f4_lane16.hpp"
+#include "layout/cpu_lane16.hpp"
 #include "layout/layout_properties.hpp"
 #include "layout/nf3_packed.hpp"
 #include "layout/row_major.hpp"
@@ -23,7 +23,8 @@ using W4a16Layouts = ::testing::Types<B12xPacked, GroupedByteScales, SingleByteS
                                       Nf3HighPlane<64>, Nf3LowPlane<128>, Nf3HighPlane<128>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(W4a16, LayoutTest, W4a16Layouts);
 
-using CpuLayouts = ::testing::Types<CpuF4Lane16, CpuF4Lane16Scales>;
+using CpuLayouts = ::testing::Types<CpuF4Lane16, CpuByteLane16, CpuLane16Groups<8>,
+                                    CpuLane16Groups<16>, CpuLane16Groups<32>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, LayoutTest, CpuLayouts);
 
 // A closed form is usable at compile time, so kernels can't disagree with it.

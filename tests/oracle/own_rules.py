@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fewbit's own backends need (docs/backends.md, "Those that run here").
 
-The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights and
-NVFP4 in whole groups of 16, without zero points and act-order, and have no biases; the reference
-takes every readable scheme on any CPU, and has no biases either. The CUDA backend takes NVFP4 and
-MXFP4 in whole groups on cards of compute capability 9.0, with biases.
+The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
+size, 4 and 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
+of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
+backend takes NVFP4 and MXFP4 in whole groups on cards of compute capability 9.0, with biases.
 """
 from cuda_rules import verdict
 from needs import Needs
@@ -28,13 +28,16 @@ def own_cpu(level, x):
     need = Needs(x)
     if need.on("cpu") and LEVELS.index(x.device) < LEVELS.index(level):
         need.add("isa", level[4:], x.device[4:])
-    if x.key not in ("plain", "nvfp4"):
-        has = scheme_words(x, x.name.split("/")[1])
-        for which in ("gate and up", "down"):
-            need.add("weight", f"{which} in bf16, f16, f32, or e2m1 with an e4m3 scale a group of 16",
-                     has)
-    need.no_bias()
-    return need.both(16) if x.key == "nvfp4" else need
+    if x.key == "plain":
+        return need
+    for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
+        if size % 16:
+            need.add("shape", f"{name} % 16 = 0", size)
+        if x.ordered and x.group and size % x.group:
+            need.add("shape", f"{name} % {x.group} = 0 with act-order", size)
+    if x.ordered and x.group and x.tp > 1:
+        need.add("weight", "down in act-order on one tensor rank", f"{x.tp} ranks")
+    return need
 
 
 def own_cuda(x):
@@ -58,4 +61,4 @@ def own_order(x):
     levels = [("cpu_avx512", "cpu:avx512"), ("cpu_avx2", "cpu:avx2"), ("cpu_generic", "cpu:generic")]
     rows = [(name, lambda layer, at=level: own_cpu(at, layer), True) for name, level in levels]
     rows = [("cuda_moe", own_cuda, True)] + rows
-    return rows + [("reference", lambda layer: Needs(layer).cpu().no_bias(), True)]
+    return rows + [("reference", lambda layer: Needs(layer).cpu(), True)]

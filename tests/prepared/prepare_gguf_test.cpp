@@ -99,7 +99,7 @@ TEST_F(PrepareGguf, EveryBlockTypeWithAnExactFormIsPreparedAndVerified) {
   const auto& layers = model->manifest().layers;
   EXPECT_TRUE(layers[0].backend.starts_with("cpu_")) << layers[0].backend;
   EXPECT_EQ(layers[0].problem.where, "blk.0");
-  EXPECT_EQ(layers[1].backend, "reference");
+  EXPECT_TRUE(layers[1].backend.starts_with("cpu_")) << layers[1].backend;
   EXPECT_EQ(layers[1].problem.gate_up.weight, DType::i8);
   EXPECT_EQ(layers[1].problem.top_k, 2);
   for (const int layer : {0, 1}) {

@@ -7,7 +7,7 @@ namespace {
 constexpr Kernels generic_kernels = {
     .level = IsaLevel::generic,
     .backend = "cpu_generic",
-    .f4_lane16 = f4_lane16_generic,
+    .lane16 = lane16_generic,
     .bf16_rows = bf16_rows_generic,
     .f16_rows = f16_rows_generic,
     .f32_rows = f32_rows_generic,
@@ -15,7 +15,7 @@ constexpr Kernels generic_kernels = {
 constexpr Kernels avx2_kernels = {
     .level = IsaLevel::avx2,
     .backend = "cpu_avx2",
-    .f4_lane16 = f4_lane16_avx2,
+    .lane16 = lane16_avx2,
     .bf16_rows = bf16_rows_avx2,
     .f16_rows = f16_rows_avx2,
     .f32_rows = f32_rows_avx2,
@@ -23,15 +23,18 @@ constexpr Kernels avx2_kernels = {
 constexpr Kernels avx512_kernels = {
     .level = IsaLevel::avx512,
     .backend = "cpu_avx512",
-    .f4_lane16 = f4_lane16_avx512,
+    .lane16 = lane16_avx512,
     .bf16_rows = bf16_rows_avx512,
     .f16_rows = f16_rows_avx512,
     .f32_rows = f32_rows_avx512,
 };
 
-constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_store_bf16, round_bf16, 2};
-constexpr PanelConversions f16_conversions = {panel_load_f16, panel_store_f16, round_f16, 2};
-constexpr PanelConversions f32_conversions = {panel_load_f32, panel_store_f32, round_f32, 4};
+constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_load_ordered_bf16,
+                                               panel_store_bf16, round_bf16, 2};
+constexpr PanelConversions f16_conversions = {panel_load_f16, panel_load_ordered_f16,
+                                              panel_store_f16, round_f16, 2};
+constexpr PanelConversions f32_conversions = {panel_load_f32, panel_load_ordered_f32,
+                                              panel_store_f32, round_f32, 4};
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fewbit/selection.hpp"
-#include "kernels/cpu/f4_lane16.hpp"
+#include "kernels/cpu/lane16.hpp"
 #include "kernels/cpu/panel.hpp"
 #include "kernels/cpu/plain_rows.hpp"
 
@@ -12,7 +12,7 @@ namespace fewbit::cpu {
 struct Kernels {
   IsaLevel level;
   const char* backend;
-  F4Lane16Fn* f4_lane16;
+  Lane16KernelOf* lane16;
   PlainRowsFn* bf16_rows;
   PlainRowsFn* f16_rows;
   PlainRowsFn* f32_rows;
@@ -26,6 +26,7 @@ PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype);
 // Conversions between an activation type and panels, the same at every level.
 struct PanelConversions {
   PanelLoadFn* load;
+  PanelLoadOrderedFn* load_ordered;
   PanelStoreFn* store;
   RoundFn* round;
   std::int64_t element_bytes;

@@ -17,6 +17,14 @@ struct Expert {
   std::optional<Matrix> gate;
   Matrix up;
   Matrix down;
+  // A value a row, padded to blocks of 16; empty: none.
+  std::vector<float> gate_bias;
+  std::vector<float> up_bias;
+  std::vector<float> down_bias;
+  // Act-order: the hidden feature at each place of the columns of gate and up, and the place of
+  // each activated feature among the columns of down. Empty: in order.
+  std::vector<std::int32_t> hidden_order;
+  std::vector<std::int32_t> activated_places;
 };
 
 class Moe final : public PreparedMoe {
@@ -42,10 +50,11 @@ class Moe final : public PreparedMoe {
 class Linear final : public PreparedLinear {
  public:
   Linear(const Kernels& kernels, const LinearProblem& problem, const Matrix& matrix,
-         AlignedBuffer packed, Tensor plain)
+         std::vector<std::int32_t> order, AlignedBuffer packed, Tensor plain)
       : kernels_(kernels),
         problem_(problem),
         matrix_(matrix),
+        order_(std::move(order)),
         packed_(std::move(packed)),
         plain_(std::move(plain)) {}
 
@@ -57,8 +66,9 @@ class Linear final : public PreparedLinear {
   const Kernels& kernels_;
   LinearProblem problem_;
   Matrix matrix_;
-  AlignedBuffer packed_;  // e2m1
-  Tensor plain_;          // the others, read in place
+  std::vector<std::int32_t> order_;  // act-order: column of x at each place
+  AlignedBuffer packed_;
+  Tensor plain_;  // 16/32-bit values, read in place
 };
 
 }  // namespace fewbit::cpu

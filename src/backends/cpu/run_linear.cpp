@@ -17,6 +17,7 @@ constexpr std::int64_t serial_elements = 1 << 15;
 struct Pass {
   const LinearProblem& problem;
   const Matrix& matrix;
+  const std::int32_t* order;  // of the columns; nullptr: as they are
   std::int64_t tokens;
   const std::uint8_t* x;
   std::uint8_t* y;
@@ -30,9 +31,13 @@ struct Pass {
       const Range panel{panel_begin(tokens, p), panel_begin(tokens, p + 1)};
       const std::int64_t last = std::min(panel.end, tokens_of_share.end);
       for (std::int64_t t = std::max(panel.begin, tokens_of_share.begin); t < last; ++t) {
-        from.load(x + t * problem.k * from.element_bytes, problem.k,
-                  static_cast<int>(panel.end - panel.begin),
-                  panels + panel.begin * padded_k() + (t - panel.begin) * 16);
+        const std::uint8_t* row = x + t * problem.k * from.element_bytes;
+        float* to = panels + panel.begin * padded_k() + (t - panel.begin) * 16;
+        const auto size = static_cast<int>(panel.end - panel.begin);
+        if (order != nullptr)
+          from.load_ordered(row, order, problem.k, size, to);
+        else
+          from.load(row, problem.k, size, to);
       }
     }
   }
@@ -82,6 +87,7 @@ Result<void> Linear::run(const LinearArgs& args, Executor& executor) const {
     const Pass pass{
         .problem = problem_,
         .matrix = matrix_,
+        .order = order_.empty() ? nullptr : order_.data(),
         .tokens = std::min(max_pass_tokens, args.tokens - first),
         .x = reinterpret_cast<const std::uint8_t*>(args.x.bytes.data()) + first * x_row,
         .y = reinterpret_cast<std::uint8_t*>(args.y.data()) + first * y_row,

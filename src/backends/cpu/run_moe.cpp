@@ -84,9 +84,13 @@ class Pass {
     for (std::int64_t i = positions.begin; i < positions.end; ++i) {
       const Panel& panel = ws_.panels[at(ws_.panel_of[at(i)])];
       const std::int64_t token = ws_.routes[at(i)] / problem_.top_k;
-      ws_.hidden_amax[at(i)] = conversions_.load(
-          hidden + token * problem_.hidden_size * conversions_.element_bytes, problem_.hidden_size,
-          panel.tokens, panel_data(ws_.hidden, panel, hidden_row_) + (i - panel.first) * 16);
+      const std::uint8_t* row = hidden + token * problem_.hidden_size * conversions_.element_bytes;
+      float* to = panel_data(ws_.hidden, panel, hidden_row_) + (i - panel.first) * 16;
+      const auto& order = experts_[expert_at(i)].hidden_order;
+      ws_.hidden_amax[at(i)] = order.empty()
+                                   ? conversions_.load(row, problem_.hidden_size, panel.tokens, to)
+                                   : conversions_.load_ordered(
+                                         row, order.data(), problem_.hidden_size, panel.tokens, to);
     }
   }
 
@@ -123,22 +127,54 @@ class Pass {
         const float* x = panel_data(ws_.hidden, panel, hidden_row_);
         if (expert.gate) expert.gate->multiply(b, count, x, panel.tokens, gate);
         expert.up.multiply(b, count, x, panel.tokens, up);
-        float* out = panel_data(ws_.activated, panel, activated_row_) + b * panel.tokens * 16;
-        activate_panel(panel, count, expert.gate ? gate : up, up, out);
+        weigh_and_bias(panel, count, bias_at(expert.up_bias, b), up);
+        if (expert.gate) weigh_and_bias(panel, count, bias_at(expert.gate_bias, b), gate);
+        activate_panel(expert, panel, {b, b + count}, expert.gate ? gate : up, up);
       }
     }
   }
 
-  // out = activation of the sums, rounded to the activation type. The router weight goes in first
-  // where it belongs to the input.
-  void activate_panel(const Panel& panel, std::int64_t blocks, const float* gate, const float* up,
-                      float* out) const {
-    const std::int64_t count = blocks * panel.tokens * 16;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float weight = input_weight(panel.first + i / 16 % panel.tokens);
-      out[i] = activate(problem_.activation.kind, gate[i] * weight, up[i] * weight, constants_);
+  static const float* bias_at(const std::vector<float>& bias, std::int64_t block) {
+    return bias.empty() ? nullptr : bias.data() + block * 16;
+  }
+
+  // sums = sums * router weight, where it belongs to the input, + bias of their rows.
+  void weigh_and_bias(const Panel& panel, std::int64_t blocks, const float* bias,
+                      float* sums) const {
+    const bool weighted = problem_.router_weight_side == RouterWeightSide::input;
+    if (!weighted && bias == nullptr) return;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      for (std::int32_t t = 0; t < panel.tokens; ++t, sums += 16) {
+        const float weight = input_weight(panel.first + t);
+        for (int lane = 0; lane < 16; ++lane) {
+          sums[lane] *= weight;
+          if (bias != nullptr) sums[lane] += bias[b * 16 + lane];
+        }
+      }
     }
+  }
+
+  // The activation of the sums, rounded to the activation type, into the panel that down reads.
+  // Overwrites gate where the features change their places.
+  void activate_panel(const Expert& expert, const Panel& panel, Range blocks, float* gate,
+                      const float* up) const {
+    float* row = panel_data(ws_.activated, panel, activated_row_);
+    const std::int64_t first = blocks.begin * panel.tokens * 16;
+    const std::int64_t count = (blocks.end - blocks.begin) * panel.tokens * 16;
+    const std::vector<std::int32_t>& places = expert.activated_places;
+    float* out = places.empty() ? row + first : gate;
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = activate(problem_.activation.kind, gate[i], up[i], constants_);
     conversions_.round(out, count);
+    if (places.empty()) return;
+    for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+      for (std::int64_t t = 0; t < panel.tokens; ++t, out += 16) {
+        for (std::int64_t lane = 0; lane < 16; ++lane) {
+          const std::int64_t to = places[at(b * 16 + lane)];
+          row[(to / 16 * panel.tokens + t) * 16 + to % 16] = out[lane];
+        }
+      }
+    }
   }
 
   // Rows of down times all tokens of the expert, into the memory of the hidden panels.
@@ -147,11 +183,19 @@ class Pass {
     for (std::int64_t b = blocks.begin; b < blocks.end; b += step) {
       const std::int64_t count = std::min(step, blocks.end - b);
       for (const Panel& panel : panels_of(e)) {
-        experts_[e].down.multiply(
-            b, count, panel_data(ws_.activated, panel, activated_row_), panel.tokens,
-            panel_data(ws_.hidden, panel, hidden_row_) + b * panel.tokens * 16);
+        float* out = panel_data(ws_.hidden, panel, hidden_row_) + b * panel.tokens * 16;
+        experts_[e].down.multiply(b, count, panel_data(ws_.activated, panel, activated_row_),
+                                  panel.tokens, out);
+        add_bias(bias_at(experts_[e].down_bias, b), count, panel.tokens, out);
       }
     }
+  }
+
+  static void add_bias(const float* bias, std::int64_t blocks, std::int64_t tokens, float* sums) {
+    if (bias == nullptr) return;
+    for (std::int64_t b = 0; b < blocks; ++b, bias += 16)
+      for (std::int64_t t = 0; t < tokens; ++t, sums += 16)
+        for (int lane = 0; lane < 16; ++lane) sums[lane] += bias[lane];
   }
 
   // Sums the routes of each token in the order of its slots, in blocks of 16 features.
@@ -192,6 +236,11 @@ class Pass {
     }
   }
 
+  // The expert of a route in the sorted list.
+  std::size_t expert_at(std::int64_t position) const {
+    const auto next = std::upper_bound(ws_.offsets.begin(), ws_.offsets.end(), position);
+    return static_cast<std::size_t>(next - ws_.offsets.begin()) - 1;
+  }
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::span<const Panel> panels_of(std::size_t e) const {
     return ws_.panels.subspan(at(ws_.panel_begin[e]),

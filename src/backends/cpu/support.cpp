@@ -9,16 +9,10 @@
 #include "core/counted.hpp"
 #include "core/device_info.hpp"
 #include "core/float_types.hpp"
-#include "layout/cpu_f4_lane16.hpp"
 
 namespace fewbit {
 namespace cpu {
 namespace {
-
-bool is_nvfp4(const Scheme& scheme) {
-  return scheme.weight == DType::f4_e2m1 && scheme.scale && scheme.scale->dtype == DType::f8_e4m3 &&
-         scheme.scale->granularity == Granularity{.rows = 1, .cols = CpuF4Lane16::group};
-}
 
 void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind != DeviceKind::cpu) {
@@ -31,25 +25,6 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
   }
   if (device.isa < level) {
     refusals.push_back({Reason::isa, isa_name(level), isa_name(device.isa)});
-  }
-}
-
-// k_name: what the matrix's k is called in the problem.
-void check_weight(const char* which, const Scheme& scheme, const char* k_name, std::int64_t k,
-                  std::vector<Refusal>& refusals) {
-  const bool ordered =
-      scheme.zero_points || scheme.pre_quant_scale || scheme.act_order != ActOrder::none;
-  const bool plain = !scheme.scale && is_16_or_32_bit_float(scheme.weight);
-  if (ordered || !(plain || is_nvfp4(scheme))) {
-    refusals.push_back(
-        {Reason::weight,
-         fmt::format("{} in bf16, f16, f32, or e2m1 with an e4m3 scale a group of 16", which),
-         scheme_text(scheme)});
-    return;
-  }
-  if (!plain && k % CpuF4Lane16::group != 0) {
-    refusals.push_back(
-        {Reason::shape, fmt::format("{} % {} = 0", k_name, CpuF4Lane16::group), std::to_string(k)});
   }
 }
 
@@ -75,7 +50,7 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
   return {
       .name = name,
       .summary = summary,
-      .layout = "cpu_f4_lane16, cpu_f4_lane16_scales, row_major",
+      .layout = "cpu_*_lane16, row_major",
       .built_for = built_for,
       .moe_refusals = [](const MoeProblem& problem,
                          const DeviceInfo& device) { return moe_refusals(level, problem, device); },
@@ -106,10 +81,19 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
                                   const DeviceInfo& device) {
   std::vector<Refusal> refusals;
   check_device(level, device, refusals);
-  check_weight("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals);
-  check_weight("down", problem.down, "intermediate_size", problem.intermediate_size, refusals);
+  form_refusals("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals);
+  form_refusals("down", problem.down, "intermediate_size", problem.intermediate_size, refusals);
   check_dtype("activations", problem.activation_dtype, refusals);
-  if (problem.biases) refusals.push_back({Reason::weight, "experts without biases", "biases"});
+  // A share of the columns points into groups that it holds a part of.
+  const auto down = form_of(problem.down);
+  if (down && down->ordered && problem.parallel.tensor > 1) {
+    refusals.push_back({Reason::weight, "down in act-order on one tensor rank",
+                        fmt::format("{} ranks", problem.parallel.tensor)});
+  }
+  if (problem.two_order_experts > 0) {
+    refusals.push_back({Reason::weight, "gate and up of an expert in one act-order",
+                        fmt::format("{} experts with two", problem.two_order_experts)});
+  }
   return refusals;
 }
 
@@ -117,7 +101,7 @@ std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& proble
                                      const DeviceInfo& device) {
   std::vector<Refusal> refusals;
   check_device(level, device, refusals);
-  check_weight("weight", problem.weight, "k", problem.k, refusals);
+  form_refusals("weight", problem.weight, "k", problem.k, refusals);
   check_dtype("activations", problem.activation_dtype, refusals);
   check_dtype("output", problem.output_dtype, refusals);
   return refusals;
@@ -126,10 +110,10 @@ std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& proble
 }  // namespace cpu
 
 const Backend cpu_avx512_backend = cpu::backend<IsaLevel::avx512>(
-    "cpu_avx512", "NVFP4 packed and 16/32-bit weights in place, AVX-512", "avx512");
+    "cpu_avx512", "4 and 8-bit weights packed and 16/32-bit weights in place, AVX-512", "avx512");
 const Backend cpu_avx2_backend = cpu::backend<IsaLevel::avx2>(
-    "cpu_avx2", "NVFP4 packed and 16/32-bit weights in place, AVX2", "avx2");
+    "cpu_avx2", "4 and 8-bit weights packed and 16/32-bit weights in place, AVX2", "avx2");
 const Backend cpu_generic_backend = cpu::backend<IsaLevel::generic>(
-    "cpu_generic", "NVFP4 packed and 16/32-bit weights in place, any CPU", "generic");
+    "cpu_generic", "4 and 8-bit weights packed and 16/32-bit weights in place, any CPU", "generic");
 
 }  // namespace fewbit

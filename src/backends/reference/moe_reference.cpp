@@ -36,7 +36,9 @@ Result<void> check(const MoeWeights& weights, const MoeReferenceInput& input,
   }
   const bool gated = activation_gated(options.activation.kind);
   for (std::size_t e = 0; e < weights.experts.size(); ++e) {
-    if (weights.experts[e].biased()) return bad(fmt::format("expert {} has a bias", e));
+    if (weights.experts[e].biased() && options.rounding != MoeRounding::none) {
+      return bad(fmt::format("expert {} has a bias, which is defined without rounding only", e));
+    }
     if (weights.experts[e].gate.has_value() != gated) {
       return bad(fmt::format("expert {} has {} gate, but {} needs {}", e, gated ? "no" : "a",
                              activation_name(options.activation.kind), gated ? "one" : "none"));
@@ -78,8 +80,12 @@ class Forward {
     const auto up = rows.fc1.last(width);
     if (gated) FEWBIT_TRY(project(*expert.gate, x, weight_on_input_, router_weight, gate));
     FEWBIT_TRY(project(expert.up, x, weight_on_input_, router_weight, up));
+    if (gated) add_bias(expert.gate_bias, 1.0, gate);
+    add_bias(expert.up_bias, 1.0, up);
     for (std::size_t i = 0; i < width; ++i) rows.activated[i] = act(gated ? gate[i] : 0, up[i]);
-    return project(expert.down, rows.activated, !weight_on_input_, router_weight, rows.fc2);
+    FEWBIT_TRY(project(expert.down, rows.activated, !weight_on_input_, router_weight, rows.fc2));
+    add_bias(expert.down_bias, weight_on_input_ ? 1.0 : router_weight, rows.fc2);
+    return {};
   }
 
   // Sum over the routes of a token, in order.
@@ -91,6 +97,9 @@ class Forward {
   }
 
  private:
+  static void add_bias(const std::vector<float>& bias, double weight, std::span<double> sums) {
+    for (std::size_t i = 0; i < bias.size(); ++i) sums[i] += weight * double{bias[i]};
+  }
   double f32(double x) const { return staged_ ? double{static_cast<float>(x)} : x; }
 
   // A product with a matrix, its global scale and, on its side, the router weight.

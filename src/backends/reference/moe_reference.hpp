@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MoE layer as formulas: every route by itself, in double, written for reading. Tests hold the
-// backends to it.
+// backends to it. Biases of gate and up are added to their products, also where the router weight
+// belongs to the input; that of down before the router weight of the output.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,8 @@ struct MoeReferenceResult {
   std::vector<float> amax;  // [experts, 2] as AmaxTable, from zero
 };
 
-// Errors: invalid_argument (spans of other sizes, gate missing or not wanted), unsupported
+// Errors: invalid_argument (spans of other sizes, gate missing or not wanted,
+// biases with rounding), unsupported
 // (scheme).
 Result<MoeReferenceResult> moe_reference(const MoeWeights& weights, const MoeReferenceInput& input,
                                          const MoeReferenceOptions& options);

@@ -50,7 +50,10 @@ ReferenceMoe::ReferenceMoe(MoeProblem problem, std::span<const ExpertWeights> ex
   for (const ExpertWeights& expert : experts) {
     experts_.push_back({.gate = expert.gate ? std::optional<RowReader>(*expert.gate) : std::nullopt,
                         .up = RowReader(expert.up),
-                        .down = RowReader(expert.down)});
+                        .down = RowReader(expert.down),
+                        .gate_bias = expert.gate_bias,
+                        .up_bias = expert.up_bias,
+                        .down_bias = expert.down_bias});
   }
 }
 

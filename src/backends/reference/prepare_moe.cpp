@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -27,6 +28,13 @@ constexpr std::array parts{
 const QuantizedTensor* matrix_of(const ExpertWeights& expert, std::size_t i) {
   if (i == 0) return expert.gate ? &*expert.gate : nullptr;
   return i == 1 ? &expert.up : &expert.down;
+}
+
+std::string bias_name(std::size_t matrix) { return std::string(matrix_names[matrix]) + ".bias"; }
+template <class Weights>  // ExpertWeights, const or not
+auto& bias_of(Weights& expert, std::size_t matrix) {
+  if (matrix == 0) return expert.gate_bias;
+  return matrix == 1 ? expert.up_bias : expert.down_bias;
 }
 
 const Scheme& scheme_of(const MoeProblem& problem, std::size_t matrix) {
@@ -60,16 +68,29 @@ Error foreign(const PlannedBuffer& buffer, const std::string& where) {
                where};
 }
 
-// Every buffer is a canonical part, or the global scales.
+bool is_bias(const MoeProblem& problem, const PlannedBuffer& buffer) {
+  for (std::size_t i = 0; i < matrix_names.size(); ++i) {
+    const std::int64_t rows = i == 2 ? problem.hidden_size : problem.intermediate_size;
+    if (buffer.name != bias_name(i)) continue;
+    return problem.biases && buffer.use == BufferUse::at_open && buffer.dtype == DType::f32 &&
+           buffer.shape == Shape{rows};
+  }
+  return false;
+}
+
+// Every buffer is a canonical part, a bias, or the global scales.
 Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
   ExpertWeights any;
   any.gate.emplace();
   for (const PlannedBuffer& buffer : plan.buffers) {
     const bool globals = buffer.name == globals_name && buffer.use == BufferUse::at_open &&
                          buffer.dtype == DType::f32 && buffer.expert_bytes == 3 * sizeof(float);
+    const bool bias = is_bias(problem, buffer);
     const bool part =
         buffer.use == BufferUse::verbatim && canonical_part(any, buffer.name) != nullptr;
-    if (buffer.layout != "row_major" || !(globals || part)) return foreign(buffer, problem.where);
+    if (buffer.layout != "row_major" || !(globals || part || bias)) {
+      return foreign(buffer, problem.where);
+    }
   }
   if (plan.find(globals_name) == nullptr) {
     return Error{ErrorCode::inconsistent, std::string("no buffer ") + globals_name, problem.where};
@@ -115,15 +136,38 @@ Result<MoePlan> plan_moe(const MoeProblem& problem, const ExpertWeights& first) 
                        .dtype = DType::f32,
                        .shape = {3},
                        .use = BufferUse::at_open}));
+  for (std::size_t i = 0; i < matrix_names.size() && problem.biases; ++i) {
+    const QuantizedTensor* tensor = matrix_of(first, i);
+    if (tensor == nullptr) continue;
+    FEWBIT_TRY(plan.add({.name = bias_name(i),
+                         .layout = "row_major",
+                         .scale_format = "",
+                         .source = scheme_text(tensor->scheme),
+                         .dtype = DType::f32,
+                         .shape = {tensor->n},
+                         .use = BufferUse::at_open}));
+  }
   return plan;
 }
 
-Result<void> pack_expert(const MoeProblem& /*problem*/, const MoePlan& plan,
+Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to) {
   std::array<float, 3> globals{1.0F, 1.0F, 1.0F};
   for (std::size_t i = 0; i < matrix_names.size(); ++i) {
     const QuantizedTensor* tensor = matrix_of(expert, i);
     if (tensor != nullptr) globals[i] = tensor->global_scale;
+    const std::int64_t index = plan.index(bias_name(i));
+    if (index < 0) continue;
+    const std::span<std::byte> share = to[static_cast<std::size_t>(index)];
+    const std::vector<float>& bias = bias_of(expert, i);
+    if (!bias.empty() && bias.size() * sizeof(float) != share.size()) {
+      return Error{ErrorCode::invalid_argument,
+                   std::string(matrix_names[i]) + " bias of " + std::to_string(bias.size()) +
+                       " values, expected " + std::to_string(share.size() / sizeof(float)),
+                   problem.where};
+    }
+    std::ranges::fill(share, std::byte{0});
+    if (!bias.empty()) std::memcpy(share.data(), bias.data(), share.size());
   }
   std::memcpy(to[static_cast<std::size_t>(plan.index(globals_name))].data(), globals.data(),
               sizeof(globals));
@@ -138,6 +182,14 @@ Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& pl
   }
   FEWBIT_TRY(expert.up, open_matrix(problem, plan, 1, from));
   FEWBIT_TRY(expert.down, open_matrix(problem, plan, 2, from));
+  for (std::size_t i = 0; i < matrix_names.size(); ++i) {
+    const std::int64_t index = plan.index(bias_name(i));
+    if (index < 0) continue;
+    const std::span<const std::byte> share = from[static_cast<std::size_t>(index)];
+    std::vector<float>& bias = bias_of(expert, i);
+    bias.resize(share.size() / sizeof(float));
+    std::memcpy(bias.data(), share.data(), share.size());
+  }
   return expert;
 }
 

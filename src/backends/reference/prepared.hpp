@@ -31,7 +31,14 @@ struct Expert {
   std::optional<RowReader> gate;
   RowReader up;
   RowReader down;
+  // A value a row, added in double; empty: none.
+  std::vector<float> gate_bias;
+  std::vector<float> up_bias;
+  std::vector<float> down_bias;
 };
+inline double bias_of(const std::vector<float>& bias, std::int64_t row) {
+  return bias.empty() ? 0.0 : double{bias[static_cast<std::size_t>(row)]};
+}
 
 struct MoeScratch {
   std::span<std::int32_t> counts;   // [experts]

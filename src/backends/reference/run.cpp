@@ -43,8 +43,11 @@ class MoeRun {
           const auto route = static_cast<std::size_t>(r);
           const auto x = scratch_.hidden.subspan(route / top_k_ * hidden_size_, hidden_size_);
           const double weight = weight_of(route, RouterWeightSide::input);
-          const double gate = expert.gate ? dot(x, gate_row) * expert.gate->global() * weight : 0.0;
-          const double up = dot(x, up_row) * expert.up.global() * weight;
+          const double gate = expert.gate ? dot(x, gate_row) * expert.gate->global() * weight +
+                                                bias_of(expert.gate_bias, row)
+                                          : 0.0;
+          const double up =
+              dot(x, up_row) * expert.up.global() * weight + bias_of(expert.up_bias, row);
           scratch_.activated[route * width_ + static_cast<std::size_t>(row)] = round_to(
               problem_.activation_dtype, activate(problem_.activation.kind, gate, up, constants_));
         }
@@ -65,8 +68,10 @@ class MoeRun {
         read(experts_[e].down, row, down_row);
         for (const std::int32_t r : routes_of(e)) {
           const auto route = static_cast<std::size_t>(r);
-          sums[route] = dot(scratch_.activated.subspan(route * width_, width_), down_row) *
-                        experts_[e].down.global() * weight_of(route, RouterWeightSide::output);
+          const double product = dot(scratch_.activated.subspan(route * width_, width_), down_row) *
+                                 experts_[e].down.global();
+          sums[route] = (product + bias_of(experts_[e].down_bias, row)) *
+                        weight_of(route, RouterWeightSide::output);
         }
       }
       store_column(row, sums);

@@ -56,7 +56,6 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
   check_weight("gate and up", problem.gate_up, refusals);
   check_weight("down", problem.down, refusals);
   check_dtype("activations", problem.activation_dtype, refusals);
-  if (problem.biases) refusals.push_back({Reason::weight, "experts without biases", "biases"});
   return refusals;
 }
 
@@ -74,8 +73,7 @@ std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceI
 const Backend reference_backend{
     .name = "reference",
     .summary =
-        "every readable scheme without pre_quant_scale, every activation and shape, no biases, in "
-        "double",
+        "every readable scheme without pre_quant_scale, every activation and shape, in double",
     .layout = "row_major",
     .built_for = "generic",
     .moe_refusals = reference::moe_refusals,

@@ -50,6 +50,22 @@ float load(const std::uint8_t* row, std::int64_t n, int tokens, float* panel) {
 }
 
 template <class T>
+float load_ordered(const std::uint8_t* row, const std::int32_t* order, std::int64_t n, int tokens,
+                   float* panel) {
+  float largest = 0.0F;
+  for (std::int64_t i = 0; i < n; i += 16, order += 16, panel += tokens * 16) {
+    for (int lane = 0; lane < 16; ++lane) {
+      typename T::Bits bits;
+      std::memcpy(&bits, row + order[lane] * std::int64_t{sizeof(bits)}, sizeof(bits));
+      panel[lane] = T::decode(bits);
+      const float magnitude = std::abs(panel[lane]);
+      largest = largest < magnitude ? magnitude : largest;
+    }
+  }
+  return largest;
+}
+
+template <class T>
 void store(const float* panel, std::int64_t n, int tokens, std::uint8_t* row) {
   for (std::int64_t i = 0; i < n; i += 16, panel += tokens * 16) {
     typename T::Bits bits[16];
@@ -78,6 +94,19 @@ float panel_load_f16(const std::uint8_t* row, std::int64_t n, int tokens, float*
 }
 float panel_load_f32(const std::uint8_t* row, std::int64_t n, int tokens, float* panel) {
   return load<F32>(row, n, tokens, panel);
+}
+
+float panel_load_ordered_bf16(const std::uint8_t* row, const std::int32_t* order, std::int64_t n,
+                              int tokens, float* panel) {
+  return load_ordered<Bf16>(row, order, n, tokens, panel);
+}
+float panel_load_ordered_f16(const std::uint8_t* row, const std::int32_t* order, std::int64_t n,
+                             int tokens, float* panel) {
+  return load_ordered<F16>(row, order, n, tokens, panel);
+}
+float panel_load_ordered_f32(const std::uint8_t* row, const std::int32_t* order, std::int64_t n,
+                             int tokens, float* panel) {
+  return load_ordered<F32>(row, order, n, tokens, panel);
 }
 
 void panel_store_bf16(const float* panel, std::int64_t n, int tokens, std::uint8_t* row) {

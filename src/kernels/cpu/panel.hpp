@@ -17,6 +17,11 @@ inline constexpr int max_panel_tokens = 24;
 using PanelLoadFn = float(const std::uint8_t* row, std::int64_t n, int tokens, float* panel);
 PanelLoadFn panel_load_bf16, panel_load_f16, panel_load_f32;
 
+// The same with value order[i] of the row at feature i; n is a multiple of 16.
+using PanelLoadOrderedFn = float(const std::uint8_t* row, const std::int32_t* order, std::int64_t n,
+                                 int tokens, float* panel);
+PanelLoadOrderedFn panel_load_ordered_bf16, panel_load_ordered_f16, panel_load_ordered_f32;
+
 // The inverse, rounded to the type (nearest, ties to even).
 using PanelStoreFn = void(const float* panel, std::int64_t n, int tokens, std::uint8_t* row);
 PanelStoreFn panel_store_bf16, panel_store_f16, panel_store_f32;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Act-order: columns are packed in the order of their groups, and activations are taken in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fewbit/quantized.hpp"
+
+namespace fewbit::cpu {
+
+// Column of the matrix at each place, by group and then as they were. Error invalid_argument: a
+// group that is not full (its number and both sizes); fewer or more groups than columns fill.
+Result<std::vector<std::int32_t>> column_order(const QuantizedTensor& tensor);
+// Place of each column.
+std::vector<std::int32_t> inverse_order(const std::vector<std::int32_t>& order);
+
+// Codes [n, k] of `bits` (4 or 8), row-major, with their columns in that order.
+std::vector<std::uint8_t> order_codes(int bits, std::int64_t n, std::span<const std::byte> codes,
+                                      const std::vector<std::int32_t>& order);
+
+}  // namespace fewbit::cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels read for a scheme of weights, and why they read others not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fewbit/selection.hpp"
+#include "kernels/cpu/lane16.hpp"
+
+namespace fewbit::cpu {
+
+// Of packed weights; 16 and 32-bit ones are read in place and have none.
+struct WeightForm {
+  Lane16Codes codes = Lane16Codes::nvfp4;
+  Lane16Scale scale = Lane16Scale::f8_e4m3;
+  DType scale_dtype = DType::f8_e4m3;  // of the canonical matrix
+  std::int64_t scale_rows = 1;         // rows that share one: 1, a multiple of 16, or 0 for all
+  std::int64_t group = 0;              // k that share one; 0: all
+  bool offset_codes = false;
+  bool zeros = false;
+  bool ordered = false;  // columns are packed in the order of their groups (act-order)
+
+  int code_bits() const { return lane16_cell_bytes(codes) == 128 ? 4 : 8; }
+  std::int64_t groups(std::int64_t k) const { return group == 0 ? 1 : (k + group - 1) / group; }
+  std::int64_t group_of(std::int64_t k) const { return group == 0 ? k : group; }
+};
+
+// Blocks of GGUF that keep their values with codes and scales apart are read in that scheme
+// (canonical/gguf_exact.hpp); others as they are.
+Scheme read_as(const Scheme& scheme);
+// Empty: read in place, or not at all (form_refusals says why).
+std::optional<WeightForm> form_of(const Scheme& scheme);
+// Every unmet need of a matrix. which: "gate and up"; k_name: what its k is called.
+void form_refusals(const std::string& which, const Scheme& scheme, const std::string& k_name,
+                   std::int64_t k, std::vector<Refusal>& refusals);
+
+// Layout of the codes: "cpu_f4_lane16", "row_major".
+const char* layout_name(const Scheme& scheme);
+
+}  // namespace fewbit::cpu

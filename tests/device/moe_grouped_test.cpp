@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grouped MoE kernels against exact arithmetic. Needs a GPU; skipped where there is none.
+#include "device/moe_run.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+class GroupedTest : public MoeF4Test {
+ protected:
+  void SetUp() override {
+    MoeF4Test::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const Result<DeviceInfo> found = device::info(0);
+    ASSERT_OK(found);
+    if (found->compute_capability != 90) {
+      GTEST_SKIP() << "warpgroup products need compute capability 90";
+    }
+  }
+  void check(F4Format format, const StreamShape& shape, std::int64_t every = 1, int item_rows = 0) {
+    const RandomLayer layer =
+        random_layer(format, shape, 1 + static_cast<std::uint64_t>(shape.tokens));
+    SCOPED_TRACE(testing::Message()
+                 << "format " << static_cast<int>(format) << " tokens " << shape.tokens
+                 << " hidden " << shape.hidden_size << " inner " << shape.intermediate_size);
+    const Result<Outcome> outcome = run_grouped(layer, card_, 3, item_rows);
+    ASSERT_OK(outcome);
+    expect_exact(layer, *outcome, every);
+  }
+};
+
+// Small enough for compute-sanitizer.
+TEST_F(GroupedTest, FewTokens) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    check(format, {5, 2, 4, 64, 64});
+    check(format, {70, 2, 2, 128, 192}, 1, 32);
+    check(format, {70, 2, 2, 128, 192}, 1, 48);
+    check(format, {70, 2, 2, 128, 192}, 1, 64);
+    check(format, {70, 2, 2, 128, 192}, 1, 128);
+  }
+}
+
+TEST_F(GroupedTest, SmallAndOddShapes) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (const std::int64_t tokens : {1, 7, 8, 9, 16, 17, 33, 49, 65, 97, 128, 129, 300}) {
+      for (const StreamShape& s :
+           {StreamShape{tokens, 1, 1, 64, 64}, StreamShape{tokens, 3, 5, 192, 320},
+            StreamShape{tokens, 2, 2, 640, 448}}) {
+        for (const int item_rows : {32, 48, 64, 128}) {
+          check(format, s, (tokens + 15) / 16, item_rows);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GroupedTest, ActivationsBiasesMapsAndRouterWeightsOnEitherSide) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    for (const RuleCase& c : rule_cases()) {
+      if (c.rule.activation != F4Activation::swiglu) continue;
+      SCOPED_TRACE(testing::Message() << c.name << ", format " << static_cast<int>(format));
+      const RandomLayer layer = layer_of(format, {90, 3, 8, 192, 128}, c);
+      const Result<Outcome> outcome = run_grouped(layer, card_, 3);
+      ASSERT_OK(outcome);
+      expect_exact(layer, *outcome, 1);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(GroupedTest, RoutesThatAreSkewedRepeatedOrOutside) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    RandomLayer layer = random_layer(format, {400, 4, 16, 256, 128}, 5);
+    for (std::size_t i = 0; i < layer.ids.size(); ++i) {
+      if (i % 4 == 0) layer.ids[i] = 3;
+      if (i % 4 == 1 && i % 3 == 0) layer.ids[i] = 3;
+      if (i % 4 == 2) layer.ids[i] = i % 8 == 2 ? -1 : 16 + static_cast<int>(i);
+    }
+    for (std::size_t j = 0; j < 4; ++j) layer.ids[4 * 11 + j] = -1;
+    const Result<Outcome> outcome = run_grouped(layer, card_, 1000);
+    ASSERT_OK(outcome);
+    expect_exact(layer, *outcome, 7);
+  }
+}
+
+TEST_F(GroupedTest, LayersOfPublishedModels) {
+  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+    check(format, {300, 8, 128, 2048, 768}, 100);
+    check(format, {4096, 8, 128, 2048, 768}, 2000);
+    check(format, {150, 4, 4, 2880, 2880}, 50);
+    check(format, {200, 8, 16, 4096, 1408}, 60);
+    check(format, {64, 2, 4, 7168, 2048}, 30);
+  }
+}
+
+}  // namespace
+}  // namespace fewbit::cuda
