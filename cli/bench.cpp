@@ -52,6 +52,7 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
     });
     if (it == all.end()) {
       std::vector<std::string> known;
+      known.reserve(all.size());
       for (const bench::LayerShape& shape : all) known.push_back(shape.name);
       return Error{
           ErrorCode::invalid_argument,

@@ -48,6 +48,7 @@ constexpr std::uint64_t kib = 1024;
 // "generic, neon, …", each with a prefix.
 std::vector<std::string> level_names(const std::string& prefix) {
   std::vector<std::string> names;
+  names.reserve(levels.size());
   for (const NamedLevel& level : levels) names.push_back(prefix + level.name);
   return names;
 }

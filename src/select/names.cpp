@@ -58,6 +58,7 @@ template <class T>
 Result<T> from_name(std::span<const Named<T>> list, std::string_view name, const char* what) {
   std::string known;
   std::vector<std::string> names;
+  names.reserve(list.size());
   for (const Named<T>& named : list) {
     if (lower_ascii(name) == named.second) return named.first;
     names.emplace_back(named.second);
