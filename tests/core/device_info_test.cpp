@@ -142,7 +142,7 @@ TEST(DescribeDevice, HasTheFeaturesOfItsLevelAndNoMore) {
     const std::string known =
         "unknown device \"" + std::string(bad) +
         "\", expected one of cpu, cpu:generic, cpu:neon, cpu:avx2, cpu:avx512, cpu:amx, "
-        "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121, xpu";
+        "cuda, sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121, xpu";
     const std::string text = device.error().what;
     EXPECT_EQ(text.substr(0, known.size()), known);
     EXPECT_EQ(text.substr(known.size()), bad == std::string("gpu") ? "; did you mean cpu?"
