@@ -103,6 +103,7 @@ DeviceInfo described_gpu(const NamedGpu& gpu) {
   device.sm_count = gpu.sm_count;
   device.shared_memory_bytes = gpu.shared_kib * kib;
   device.memory_bytes = gpu.memory_gib * kib * kib * kib;
+  device.built_for = built_for();
   return device;
 }
 

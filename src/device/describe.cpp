@@ -4,18 +4,29 @@
 #include "device/device.hpp"
 
 namespace fewbit {
+namespace {
+
+// With what the binary holds for CPUs; the card's own is added by the caller.
+Result<DeviceInfo> first_card() {
+  FEWBIT_TRY(const int cards, device::count());
+  if (cards == 0) {
+    return Error{ErrorCode::unsupported,
+                 "there is no CUDA device here: no card, or no driver for it", "device cuda"};
+  }
+  FEWBIT_TRY(const DeviceInfo any_cpu, describe_known_device("cpu:generic"));
+  FEWBIT_TRY(DeviceInfo card, device::info(0));
+  card.built_for = any_cpu.built_for;
+  return card;
+}
+
+}  // namespace
 
 Result<DeviceInfo> describe_device(std::string_view text) {
-  if (lower_ascii(text) == "cuda") {
-    FEWBIT_TRY(const int cards, device::count());
-    if (cards == 0) {
-      return Error{ErrorCode::unsupported,
-                   "there is no CUDA device here: no card, or no driver for it", "device cuda"};
-    }
-    return device::info(0);
+  FEWBIT_TRY(DeviceInfo device,
+             lower_ascii(text) == "cuda" ? first_card() : describe_known_device(text));
+  if (device.kind == DeviceKind::cuda) {
+    for (std::string& name : device::built_for()) device.built_for.push_back(std::move(name));
   }
-  FEWBIT_TRY(DeviceInfo device, describe_known_device(text));
-  if (device.kind == DeviceKind::cuda) device.built_for = device::built_for();
   return device;
 }
 

@@ -59,7 +59,6 @@ Result<DeviceInfo> info(int index) {
   device.sm_count = properties.multiProcessorCount;
   device.shared_memory_bytes = properties.sharedMemPerBlockOptin;
   device.memory_bytes = properties.totalGlobalMem;
-  device.built_for = built_for();
   return device;
 }
 

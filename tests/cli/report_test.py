@@ -327,8 +327,8 @@ class Reports(unittest.TestCase):
         self.assertEqual((len(chosen), len(table)), (1, 1))
         self.assertLess(chosen[0], table[0])
         self.assertIn("  Mixtral-8x7B: bf16, ", run("explain", "--help").stdout)
-        none = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_90").stdout
-        self.assertIn("chosen   none: none of fewbit's 4 backends can run it", none)
+        none = run("explain", "--problem", "gpt-oss-20b/mxfp4", "--device", "sm_80").stdout
+        self.assertIn("chosen   none: none of fewbit's 5 backends can run it", none)
 
     def test_explain_knows_published_layers(self):
         args = ("explain", "--problem", "Qwen3-30B-A3B/gptq-int4-g128", "--engine", "vllm")

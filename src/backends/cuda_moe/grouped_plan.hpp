@@ -7,7 +7,7 @@
 namespace fewbit::cuda {
 
 // Errors: unsupported (sizes that the kernels can't take: both numbers), limit (scratch).
-// item_rows: what a benchmark may set, 32, 48, 64 or 128; 0: by the shape.
+// item_rows: what a benchmark may set, 32, 64 or 128; 0: by the shape.
 Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card,
                                  int item_rows = 0);
 

@@ -29,7 +29,7 @@ struct GroupedPlan {
   int units1 = 0;  // of fc1 and fc2: 16 rows of each half
   int units2 = 0;
   int blocks = 0;     // multiprocessors
-  int item_rows = 0;  // 32, 48, 64 or 128: the most that an item has
+  int item_rows = 0;  // 32, 64 or 128: the most that an item has
   int max_items = 0;  // of any routing
   int max_rows = 0;
   // The scratch, bytes from its beginning.

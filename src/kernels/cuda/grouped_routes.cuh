@@ -34,7 +34,7 @@ __device__ inline int2 sums_before(int2 value, int2 (&warp_sums)[sort_warps], in
   __syncthreads();
   int2 before = {sum.x - value.x, sum.y - value.y};
   total = {0, 0};
-#pragma unroll
+#pragma unroll 4
   for (int w = 0; w < sort_warps; ++w) {
     const int2 part = warp_sums[w];
     if (w < warp) {

@@ -35,8 +35,6 @@ cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args,
   switch (plan.item_rows) {
     case 32:
       return launch_tiles<Format, 32>(plan, args, scratch, stream);
-    case 48:
-      return launch_tiles<Format, 48>(plan, args, scratch, stream);
     case 64:
       return launch_tiles<Format, 64>(plan, args, scratch, stream);
     case 128:

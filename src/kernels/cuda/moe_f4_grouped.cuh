@@ -19,11 +19,11 @@ namespace fewbit::cuda {
 template <class Format, int rows>
 struct GroupedTile {
   static constexpr int item_rows = rows;
-  static constexpr int warpgroups = rows <= 32 ? 4 : rows <= 48 ? 3 : 2;
-  static constexpr int width = rows <= 48 ? 16 : rows / 4;  // products are 1 to 4 times as wide
+  static constexpr int warpgroups = rows <= 32 ? 4 : 2;
+  static constexpr int width = rows <= 32 ? 16 : rows / 4;  // products are 1 to 4 times as wide
   static constexpr int units = 4 * warpgroups;              // a warp each
   static constexpr int threads = (warpgroups + 1) * 128;
-  static constexpr int registers = rows <= 32 ? 112 : rows <= 48 ? 152 : 240;
+  static constexpr int registers = rows <= 32 ? 112 : 240;
   static constexpr int rows_bytes = item_rows * 128;
   static constexpr int unit_bytes = 2 * Format::cell_bytes;  // of a step of 64 k
   static constexpr int stage_bytes = (rows_bytes + units * unit_bytes + 1023) / 1024 * 1024;
@@ -223,16 +223,7 @@ __device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, cons
                                                    const GroupedSums<columns>& sums) {
   const int lane = threadIdx.x % 32;
   const float scale = __ldg(args.global2 + item.expert);
-  // Before any is stored: behind a store the compiler takes them to be changed.
-  float2 weight[columns / 8];
-#pragma unroll
-  for (int j = 0; j < columns / 8; ++j) {
-    weight[j] = {1.0F, 1.0F};
-    if (j * 8 < item.rows && !args.rule.router_weight_on_input) {
-      weight[j] =
-          __ldg(reinterpret_cast<const float2*>(row_weight + item.first_row) + j * 4 + lane % 4);
-    }
-  }
+  const auto* weights = reinterpret_cast<const float2*>(row_weight + item.first_row) + lane % 4;
   float bias[2][2] = {};
   if (args.bias2 != nullptr) {
 #pragma unroll
@@ -247,10 +238,12 @@ __device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, cons
 #pragma unroll
   for (int j = 0; j < columns / 8; ++j) {
     if (j * 8 >= item.rows) break;
+    const float2 weight =
+        args.rule.router_weight_on_input ? float2{1.0F, 1.0F} : __ldg(weights + j * 4);
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
       const int n = j * 8 + lane % 4 * 2 + c;
-      const float w = c == 0 ? weight[j].x : weight[j].y;
+      const float w = c == 0 ? weight.x : weight.y;
       const float4 value = {(sums.value[0][j * 4 + c] * scale + bias[0][0]) * w,
                             (sums.value[0][j * 4 + 2 + c] * scale + bias[0][1]) * w,
                             (sums.value[1][j * 4 + c] * scale + bias[1][0]) * w,
@@ -325,7 +318,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         run(std::integral_constant<int, wide>{});
       } else if (Tile::item_rows == 2 * wide || item.rows <= 2 * wide) {
         run(std::integral_constant<int, 2 * wide>{});
-      } else if (Tile::item_rows == 3 * wide || item.rows <= 3 * wide) {
+      } else if (item.rows <= 3 * wide) {
         run(std::integral_constant<int, 3 * wide>{});
       } else {
         run(std::integral_constant<int, Tile::item_rows>{});

@@ -37,7 +37,6 @@ __device__ __forceinline__ std::uint32_t scale_up(std::uint32_t pair) {
 // An item in work, in shared memory.
 struct ItemOutput {
   int count;
-  int expert;
   int unit_begin;  // the item's first unit, of all the work
   int unit_end;    // where the block's part of it ends
   int index;       // of the item
@@ -45,6 +44,7 @@ struct ItemOutput {
   float scale[2];  // of the halves
   int route[32];
   float weight[32];  // router weight
+  int expert;
 };
 
 // Activations of an item in the order in which the lanes read them: [tile][cell][lane] of 8 bf16,
@@ -77,45 +77,58 @@ __device__ __forceinline__ void stage_tokens(const StreamMatrix& m, const ItemOu
   }
 }
 
-// Gate and up (without a gate: rows of both halves of up) of 16 rows -> activated rows.
-template <int tiles, bool plain>
-__device__ __forceinline__ void store_activated(const StreamPlan& plan, const MoeF4Args& args,
-                                                const ItemOutput& item, const CellSums<tiles>& sums,
-                                                int unit, int lane) {
-  const StreamMatrix& m = plan.fc1;
-  const MoeF4Rule& rule = args.rule;
+// silu(gate) * up of 16 rows -> activated rows.
+template <int tiles>
+__device__ __forceinline__ void store_silu(const StreamMatrix& m, const ItemOutput& item,
+                                           const CellSums<tiles>& sums, int unit,
+                                           __nv_bfloat16* activated, int lane) {
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       const int n = t * 8 + lane % 4 * 2 + column;
       if (n >= item.count) continue;
-      const float weight = !plain && rule.router_weight_on_input ? item.weight[n] : 1.0F;
-      __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.activated) +
-                           static_cast<long long>(item.route[n]) * plan.fc2.depth;
+      __nv_bfloat16* out = activated + static_cast<long long>(item.route[n]) * m.rows_half;
 #pragma unroll
       for (int high = 0; high < 2; ++high) {
         const int row = unit * 16 + lane / 4 + high * 8;
-        if (row >= m.rows_half) continue;
-        float gate = sums.value[0][t][high * 2 + column] * item.scale[0];
-        float up = sums.value[1][t][high * 2 + column] * item.scale[1];
-        if (plain) {
-          out[row] = __float2bfloat16_rn(silu(gate) * up);
-          continue;
-        }
-        gate *= weight;
-        up *= weight;
-        if (args.bias13 != nullptr) {
-          const float* bias = args.bias13 + item.expert * 2LL * m.rows_half + row;
-          gate += __ldg(bias);
-          up += __ldg(bias + m.rows_half);
-        }
-        if (f4_gated(rule.activation)) {
-          out[row] = __float2bfloat16_rn(activate_f4(rule, gate, up));
-        } else {
-          out[row] = __float2bfloat16_rn(relu2(gate));
-          out[m.rows_half + row] = __float2bfloat16_rn(relu2(up));
-        }
+        const float gate = sums.value[0][t][high * 2 + column] * item.scale[0];
+        const float up = sums.value[1][t][high * 2 + column] * item.scale[1];
+        if (row < m.rows_half) out[row] = __float2bfloat16_rn(gate / (1.0F + expf(-gate)) * up);
+      }
+    }
+  }
+}
+
+// The same of any rule, for up to 8 tokens; without a gate of rows of both halves of up.
+__device__ __forceinline__ void store_activated(const StreamPlan& plan, const MoeF4Args& args,
+                                                const ItemOutput& item, const CellSums<1>& sums,
+                                                int unit, int lane) {
+  const StreamMatrix& m = plan.fc1;
+  const MoeF4Rule& rule = args.rule;
+#pragma unroll
+  for (int column = 0; column < 2; ++column) {
+    const int n = lane % 4 * 2 + column;
+    if (n >= item.count) continue;
+    const float weight = rule.router_weight_on_input ? item.weight[n] : 1.0F;
+    __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.activated) +
+                         static_cast<long long>(item.route[n]) * plan.fc2.depth;
+#pragma unroll
+    for (int high = 0; high < 2; ++high) {
+      const int row = unit * 16 + lane / 4 + high * 8;
+      if (row >= m.rows_half) continue;
+      float gate = sums.value[0][0][high * 2 + column] * item.scale[0] * weight;
+      float up = sums.value[1][0][high * 2 + column] * item.scale[1] * weight;
+      if (args.bias13 != nullptr) {
+        const float* bias = args.bias13 + item.expert * 2LL * m.rows_half + row;
+        gate += __ldg(bias);
+        up += __ldg(bias + m.rows_half);
+      }
+      if (f4_gated(rule.activation)) {
+        out[row] = __float2bfloat16_rn(activate_f4(rule, gate, up));
+      } else {
+        out[row] = __float2bfloat16_rn(relu2(gate));
+        out[m.rows_half + row] = __float2bfloat16_rn(relu2(up));
       }
     }
   }
@@ -139,10 +152,17 @@ __device__ __forceinline__ void store_products(const StreamMatrix& m, const MoeF
 #pragma unroll
         for (int high = 0; high < 2; ++high) {
           const int row = unit * 16 + lane / 4 + high * 8;
+          if (plain) {
+            if (row < m.rows_half) {
+              out[half * m.rows_half + row] =
+                  sums.value[half][t][high * 2 + column] * item.scale[0] * factor;
+            }
+            continue;
+          }
           if (row >= m.rows_half) continue;
           const int feature = half * m.rows_half + row;
           float value = sums.value[half][t][high * 2 + column] * item.scale[0];
-          if (!plain && args.bias2 != nullptr) {
+          if (args.bias2 != nullptr) {
             value += __ldg(args.bias2 + item.expert * 2LL * m.rows_half + feature);
           }
           out[feature] = value * factor;
@@ -266,7 +286,11 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
     }
     const int unit = state.next - item.unit_begin;
     if (state.matrix == 0) {
-      store_activated<tiles, plain>(plan, args, item, sums, unit, lane);
+      if constexpr (plain) {
+        store_silu<tiles>(m, item, sums, unit, static_cast<__nv_bfloat16*>(args.activated), lane);
+      } else {
+        store_activated(plan, args, item, sums, unit, lane);
+      }
       __syncwarp();
       if (lane == 0) add_release(args.counters + item.index, 1);
     } else {
