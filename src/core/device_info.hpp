@@ -21,7 +21,7 @@ Result<IsaLevel> isa_in_use(const CpuFeatures& features, const std::optional<std
 // "CPU some CPU", "CUDA device NVIDIA H100", "XPU Arc B580".
 std::string device_label(const DeviceInfo& device);
 
-// describe_device() but for "cuda", which asks the driver. A GPU's built_for lacks its own.
+// describe_device() but for "cuda", which asks the driver. built_for lacks what is for GPUs.
 Result<DeviceInfo> describe_known_device(std::string_view text);
 
 }  // namespace fewbit

@@ -6,7 +6,7 @@
 namespace fewbit {
 namespace {
 
-// With what the binary holds for CPUs; the card's own is added by the caller.
+// With what the binary holds for CPUs; what it holds for cards is added by the caller.
 Result<DeviceInfo> first_card() {
   FEWBIT_TRY(const int cards, device::count());
   if (cards == 0) {
@@ -24,9 +24,7 @@ Result<DeviceInfo> first_card() {
 Result<DeviceInfo> describe_device(std::string_view text) {
   FEWBIT_TRY(DeviceInfo device,
              lower_ascii(text) == "cuda" ? first_card() : describe_known_device(text));
-  if (device.kind == DeviceKind::cuda) {
-    for (std::string& name : device::built_for()) device.built_for.push_back(std::move(name));
-  }
+  for (std::string& name : device::built_for()) device.built_for.push_back(std::move(name));
   return device;
 }
 

@@ -108,7 +108,7 @@ void check_row(Engine engine, const Row& row) {
   auto device = describe_device(row[1]);
   ASSERT_TRUE(device) << device.error().message();
   // Of any build, that of this test too.
-  if (device->kind == DeviceKind::cuda) device->built_for.push_back("sm_90a");
+  device->built_for.push_back("sm_90a");
   const auto choice = select_backend(*problem, *device, {.backend = "", .engine = engine});
   EXPECT_EQ(choice ? choice->chosen : "-", row[3]);
   const auto examined = examine_backends(*problem, *device, engine);
