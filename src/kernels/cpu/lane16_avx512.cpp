@@ -19,10 +19,7 @@ struct Avx512 {
   static constexpr int direct_tokens = 24;
   [[maybe_unused]] static constexpr int block_tokens = 24;
   static constexpr int prefetch_bytes = 2048;
-  // Multiply-adds have a latency of four, which chains of 16 k hide by overlapping.
-  static constexpr int direct_blocks(int tokens, bool short_chains) {
-    return tokens == 1 ? 4 : tokens == 2 && !short_chains ? 2 : 1;
-  }
+  static constexpr int direct_blocks(int tokens) { return tokens <= 2 ? 2 : 1; }
 
   FEWBIT_INLINE Floats zero() { return _mm512_setzero_ps(); }
   FEWBIT_INLINE Floats same(float x) { return _mm512_set1_ps(x); }

@@ -11,9 +11,8 @@
 //                              note_nan() collects the rows of NaN codes and spoil() puts NaN
 //                              there. Only where all tokens go the direct way, so that each has its
 //                              bits
-//   L::direct_blocks(tokens, short_chains)
-//                              blocks of 16 rows that run side by side: independent chains of sums
-//                              and streams of memory
+//   L::direct_blocks(tokens)   blocks of 16 rows that run side by side where chains are long, to
+//                              hide the latency of multiply-adds
 #pragma once
 
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
@@ -189,6 +188,7 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
   }
   const std::int64_t all_cells = weight.k / 16;
   const std::int64_t group_cells = K::fixed_cells != 0 ? K::fixed_cells : weight.group / 16;
+  const std::int64_t block_bytes = all_cells * K::Cell::bytes;
   std::int64_t at_cell = 0;
   for (std::int64_t g = 0; at_cell < all_cells; ++g) {
     Floats zero[BLOCKS];
@@ -205,6 +205,9 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
       const std::int64_t chain_end = end - at_cell < chain_cells ? end : at_cell + chain_cells;
       for (; at_cell < chain_end; ++at_cell, x += TOKENS * 16) {
         typename K::Cell cell[BLOCKS];
+        // Behind the end of a block its stream goes on in the next blocks, BLOCKS further.
+        const bool leaves = at_cell * K::Cell::bytes + L::prefetch_bytes >= block_bytes;
+        const std::int64_t ahead = L::prefetch_bytes + (leaves ? (BLOCKS - 1) * block_bytes : 0);
 #pragma GCC unroll 4
         for (int b = 0; b < BLOCKS; ++b) {
           const std::uint8_t* codes = at[b].codes + at_cell * K::Cell::bytes;
@@ -212,7 +215,7 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
           if constexpr (K::Cell::raw) L::note_nan(nan[b], codes);
 #pragma GCC unroll 4
           for (int line = 0; line < K::Cell::bytes; line += 64)
-            __builtin_prefetch(codes + line + L::prefetch_bytes);
+            __builtin_prefetch(codes + ahead + line);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
@@ -247,10 +250,15 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
 
 template <class L, class K, int TOKENS>
 void run_direct_blocks(const Lane16Blocks& weight, const float* x, float* y) {
-  constexpr int side_by_side = L::direct_blocks(TOKENS, K::fixed_cells == 1);
+  constexpr int side_by_side = K::fixed_cells == 1 ? 1 : L::direct_blocks(TOKENS);
   std::int64_t b = 0;
-  for (; b + side_by_side <= weight.blocks; b += side_by_side)
-    run_direct<L, K, TOKENS, side_by_side>(weight, b, x, y + b * TOKENS * 16);
+  if constexpr (side_by_side > 1) {
+    // Shorter chains overlap by themselves, and one stream is read best.
+    if (weight.group > 32) {
+      for (; b + side_by_side <= weight.blocks; b += side_by_side)
+        run_direct<L, K, TOKENS, side_by_side>(weight, b, x, y + b * TOKENS * 16);
+    }
+  }
   for (; b < weight.blocks; ++b) run_direct<L, K, TOKENS, 1>(weight, b, x, y + b * TOKENS * 16);
 }
 
