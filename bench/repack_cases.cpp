@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "core/aligned_buffer.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/awq_words.hpp"
 #include "layout/column_major.hpp"
 #include "layout/cpu_int4_blocks.hpp"
 #include "layout/cpu_lane16_pack.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/f4_transposed.hpp"
-#include "layout/fp8_rows.hpp"
 #include "layout/gptq_words.hpp"
 #include "layout/map_layouts.hpp"
 #include "layout/marlin_8bit.hpp"

@@ -54,10 +54,11 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
       std::vector<std::string> known;
       known.reserve(all.size());
       for (const bench::LayerShape& shape : all) known.push_back(shape.name);
-      return Error{
-          ErrorCode::invalid_argument,
-          "no shape '" + name + "', known: " + known_names(all) + did_you_mean(name, known),
-          unknown_shape};
+      const std::string meant = did_you_mean(name, known);
+      return Error{ErrorCode::invalid_argument,
+                   "no shape '" + name + "'" +
+                       (meant.empty() ? ", known: " + known_names(all) : meant + " (--list: all)"),
+                   unknown_shape};
     }
     out.push_back(*it);
   }

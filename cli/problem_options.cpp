@@ -81,7 +81,7 @@ void add_device_option(CLI::App& command, DeviceOption& option) {
       .add_option(
           "--device", option.text,
           "cpu (this machine), cuda (its first CUDA device), cpu:generic|neon|avx2|avx512|amx, "
-          "sm_75|80|86|87|89|90|100|103|120|121, xpu")
+          "sm_75|80|86|87|89|90|100|103|120|121 (sm_120:cuda12.8 with a CUDA version), xpu")
       ->check(CLI::Validator(check_device, "DEVICE"));
 }
 

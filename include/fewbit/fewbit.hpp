@@ -4,6 +4,7 @@
 
 #include "fewbit/checkpoint.hpp"        // IWYU pragma: export
 #include "fewbit/executor.hpp"          // IWYU pragma: export
+#include "fewbit/layouts.hpp"           // IWYU pragma: export
 #include "fewbit/linear.hpp"            // IWYU pragma: export
 #include "fewbit/model.hpp"             // IWYU pragma: export
 #include "fewbit/moe.hpp"               // IWYU pragma: export

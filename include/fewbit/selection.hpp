@@ -50,6 +50,7 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
   // CUDA
   int compute_capability = 0;             // 90 for 9.0
+  int cuda_version = 0;                   // that kernels are built with, 130 for 13.0; 0: not told
   int sm_count = 0;                       // Xe cores of an XPU
   std::uint64_t shared_memory_bytes = 0;  // that one thread block can have
   // What this binary holds code for: "generic", "avx2", "sm_90a" …
@@ -59,8 +60,8 @@ struct DeviceInfo {
 Result<DeviceInfo> detect_cpu();
 // "cpu" (this machine), "cuda" (its first CUDA device), "cpu:generic", "cpu:neon", "cpu:avx2",
 // "cpu:avx512", "cpu:amx"; "sm_75" to "sm_121" with the public figures of a card of that
-// capability; "xpu"; case does not count. Errors: invalid_argument lists them; unsupported: no CUDA
-// device here.
+// capability, "sm_120:cuda12.8" with a CUDA version too; "xpu"; case does not count. Errors:
+// invalid_argument lists them; unsupported: no CUDA device here.
 Result<DeviceInfo> describe_device(std::string_view text);
 
 enum class RouterWeightSide { output, input };

@@ -2,6 +2,10 @@
 #include "core/device_info.hpp"
 
 #include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <system_error>
 
 #include "core/ascii.hpp"
 #include "core/cpu_features.hpp"
@@ -93,6 +97,23 @@ std::vector<std::string> known_devices() {
   for (const NamedGpu& gpu : gpus) names.emplace_back(gpu.name);
   names.emplace_back("xpu");
   return names;
+}
+
+// "cuda13" or "cuda12.9".
+std::optional<int> cuda_version_of(std::string_view text) {
+  constexpr std::string_view word = "cuda";
+  if (!text.starts_with(word)) return std::nullopt;
+  text.remove_prefix(word.size());
+  int major = 0;
+  int minor = 0;
+  const char* const end = text.data() + text.size();
+  auto at = std::from_chars(text.data(), end, major);
+  if (at.ec == std::errc() && at.ptr != end && *at.ptr == '.') {
+    at = std::from_chars(at.ptr + 1, end, minor);
+  }
+  const bool read = at.ec == std::errc() && at.ptr == end;
+  if (!read || major < 1 || major > 99 || minor < 0 || minor > 9) return std::nullopt;
+  return major * 10 + minor;
 }
 
 DeviceInfo described_gpu(const NamedGpu& gpu) {
@@ -211,9 +232,27 @@ Result<DeviceInfo> describe_known_device(std::string_view asked) {
   }
   for (const NamedGpu& gpu : gpus) {
     if (text == gpu.name) return described_gpu(gpu);
+    const std::string with_version = std::string(gpu.name) + ":";
+    if (!text.starts_with(with_version)) continue;
+    const std::string_view version = std::string_view(text).substr(with_version.size());
+    const std::optional<int> cuda = cuda_version_of(version);
+    if (!cuda) {
+      return Error{ErrorCode::invalid_argument,
+                   "unknown CUDA version " + quote(version) + " of " + gpu.name +
+                       ", expected as cuda13 or cuda12.9",
+                   ""};
+    }
+    DeviceInfo device = described_gpu(gpu);
+    device.cuda_version = *cuda;
+    device.name += " with CUDA " + cuda_version_text(*cuda);
+    return device;
   }
   if (text == "xpu") return described_xpu();
   return unknown_name("device", asked, known_devices());
+}
+
+std::string cuda_version_text(int version) {
+  return std::to_string(version / 10) + "." + std::to_string(version % 10);
 }
 
 std::string device_label(const DeviceInfo& device) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/fp8_rows.hpp"
-
 #include <array>
 #include <cstdint>
 #include <string>
 
 #include "core/float_convert.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/check_tensor.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/pack_fast_fp8.hpp"

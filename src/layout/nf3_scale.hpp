@@ -10,18 +10,13 @@
 #include "core/float_bits.hpp"
 #include "core/float_convert.hpp"
 #include "core/hd.hpp"
+#include "fewbit/layouts.hpp"
 
 namespace fewbit {
 
 inline constexpr float nf3_global_scale = 0x1p116F;
 inline constexpr float nf3_smallest_scale = 0x1p-10F;  // smaller ones, but not 0, are raised to it
 inline constexpr float nf3_scale_end = 32.0F;          // scales are below
-
-enum class Nf3ScaleRounding {
-  nearest,   // to even, at most 30
-  truncate,  // as b12x: down to 1/8 too small, and 31.9921875 up to 32 become the byte 0x80, which
-             // kernels decode 2^112 too large
-};
 
 // As b12x: f16(scale) / 16 as f16, the high byte without the sign.
 constexpr FEWBIT_HD std::uint8_t nf3_truncated_byte(float scale) {

@@ -22,15 +22,9 @@
 #include <cstdint>
 
 #include "core/hd.hpp"
+#include "fewbit/dims.hpp"
 
 namespace fewbit {
-
-// n rows (out_features), k columns (in_features, or groups of them for scales).
-struct Dims {
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  friend constexpr bool operator==(const Dims&, const Dims&) = default;
-};
 
 struct Element {
   std::int64_t n = 0;

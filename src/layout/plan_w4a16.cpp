@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/ascii.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/check_tensor.hpp"
-#include "layout/prepare_w4a16.hpp"
 #include "layout/swizzle_128x4.hpp"
 
 namespace fewbit {

@@ -9,6 +9,7 @@
 
 #include "layout/check_tensor.hpp"
 #include "layout/nf3_packed.hpp"
+#include "layout/nf3_scale.hpp"
 #include "layout/parallel_ranges.hpp"
 #include "layout/repack_experts.hpp"
 #include "layout/row_major.hpp"

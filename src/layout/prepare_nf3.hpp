@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MoE weights with NF3 codes -> what the W4A16 kernels of b12x read (`prepare_nf3_moe_weights`).
+// Packing NF3 codes, some rows at a time.
 #pragma once
 
 #include <cstddef>
@@ -7,53 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "fewbit/executor.hpp"
-#include "fewbit/result.hpp"
-#include "fewbit/tensor.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/element_mover.hpp"
-#include "layout/nf3_scale.hpp"
 #include "layout/place.hpp"
-#include "layout/row_order.hpp"
 
 namespace fewbit {
-
-struct Nf3Matrix {
-  TensorView codes;         // u8, i8, i32 or i64 [experts, n, k], each 0 to 7, rows in kernel order
-  TensorView scales;        // f32 [experts, n, k/32]
-  std::int64_t tile_n = 0;  // columns of a thread block: a multiple of 64 that divides n
-};
-
-struct Nf3Input {
-  std::int64_t hidden_size = 0;        // a multiple of 64
-  std::int64_t intermediate_size = 0;  // a multiple of 32
-  Gating gating = Gating::gated;
-  DType activation_dtype = DType::bf16;  // no other
-  Nf3ScaleRounding rounding = Nf3ScaleRounding::nearest;
-  Nf3Matrix w13;
-  Nf3Matrix w2;
-};
-
-struct Nf3MatrixResult {
-  Tensor words;                      // i32 [experts, 3 * n * k / 32]  Nf3Packed
-  Tensor scales;                     // u8 [experts, k/32, n]  ByteScaleGrid
-  Tensor global_scales;              // f32 [experts], each nf3_global_scale
-  std::int64_t tile_n = 0;           // that the words are packed for; no other may read them
-  std::int64_t raised_scales = 0;    // not 0 and below the smallest
-  std::int64_t negative_scales = 0;  // of these
-};
-struct Nf3Result {
-  Nf3MatrixResult w13;
-  Nf3MatrixResult w2;
-};
-
-// Errors: invalid_argument (where: the tensor): dtype, shape, sizes that tiles or groups do not
-// divide, the first code outside 0 to 7, the first scale that is not below 32 (NaN too); limit
-// (memory can't be had).
-Result<Nf3Result> prepare_nf3(const Nf3Input& input, Executor& executor = serial_executor());
-
-// The codes [n, k] of one expert, one a byte. Errors: invalid_argument (expert or number of codes).
-Result<void> unpack_nf3(const Nf3MatrixResult& matrix, std::int64_t expert,
-                        std::span<std::uint8_t> codes);
 
 // One thread's memory for 64 rows: their planes by rows, then by units.
 struct Nf3Planes {

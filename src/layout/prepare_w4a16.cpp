@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/prepare_w4a16.hpp"
-
 #include <array>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fewbit/layouts.hpp"
 #include "layout/pack_b12x.hpp"
 #include "layout/w4a16_scales.hpp"
 

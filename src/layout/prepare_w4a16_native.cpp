@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/prepare_w4a16_native.hpp"
-
 #include <string>
 #include <utility>
 
 #include "core/checked.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/check_tensor.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/swizzle_128x4.hpp"

@@ -6,22 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "core/hd.hpp"
-#include "fewbit/result.hpp"
+#include "fewbit/layouts.hpp"
 
 namespace fewbit {
-
-// Of the rows as they are stored.
-enum class W13Order { up_gate, gate_up };
-
-// "w13" and "up_gate" (up rows first), "w31" and "gate_up" (gate rows first), any case.
-// Error invalid_argument names the known ones.
-Result<W13Order> w13_order_from_name(std::string_view name);
-
-// Whether fc1 has gate and up rows (2 * intermediate_size) or one matrix.
-enum class Gating { gated, ungated };
 
 // Row n of the result is row (n + shift) mod rows of the source.
 struct RowRotation {

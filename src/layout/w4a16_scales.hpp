@@ -7,8 +7,8 @@
 #include <span>
 
 #include "fewbit/executor.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/place.hpp"
-#include "layout/prepare_w4a16.hpp"
 #include "layout/row_order.hpp"
 
 namespace fewbit {

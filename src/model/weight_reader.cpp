@@ -188,8 +188,8 @@ Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
   problem.where = prefix;
   FEWBIT_TRY(const Selection selection,
              select_backend(problem, source_.expert_device, {source_.options.backend}));
-  FEWBIT_TRY(MoeLayer experts,
-             MoeLayer::prepare(selection, problem, weights, source_.expert_device, *source_.executor));
+  FEWBIT_TRY(MoeLayer experts, MoeLayer::prepare(selection, problem, weights, source_.expert_device,
+                                                 *source_.executor));
   if (report_.moe_selections.empty()) report_.moe_problem = problem;
   report_.moe_selections.push_back(selection);
   FEWBIT_TRY(finish_experts(layer, experts));

@@ -67,6 +67,44 @@ TEST(ForeignPack, SignedCodesGetTheirOffset) {
   EXPECT_THAT(error_of("marlin", c), HasSubstr("w13: zero point 9 of all codes, expected 8"));
 }
 
+// Every buffer: codes, scales, zero points, sums, biases, orders.
+TEST(ForeignPack, TakenApartAChangedByteOfAnyBufferIsFound) {
+  const struct {
+    const char* backend;
+    const char* scheme;
+    bool biases;
+  } rows[] = {{"marlin", "ct-int4-g32-asym", true},
+              {"marlin", "ct-int4-channel", false},
+              {"sglang_marlin", "gptq-int8-g64", false},
+              {"marlin", "gptq-int4-g32-actorder", false},
+              {"vllm_cpu_int4", "awq-int4-g64", false},
+              {"vllm_cpu_int4", "gptq-int4-g128", false},
+              {"xpu_int4", "gptq-int4-g32", false},
+              {"flashinfer_trtllm_mxint4", "ct-int4-g32", false}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(std::string(row.backend) + " " + row.scheme);
+    Case c = integer_case(row.scheme, 256);
+    if (row.biases) set_biases(c);
+    if (c.problem.down.act_order == ActOrder::group) {
+      c.expert.gate->g_idx = act_order(hidden, 32, 3);
+      c.expert.up.g_idx = act_order(hidden, 32, 3);
+      c.expert.down.g_idx = act_order(256, 32, 5);
+    }
+    const auto packed = pack(row.backend, c);
+    ASSERT_TRUE(packed) << packed.error().message();
+    ASSERT_EQ(undone(row.backend, c, *packed), "the same");
+    for (std::size_t b = 0; b < packed->plan.buffers.size(); ++b) {
+      const std::size_t bytes = packed->shares[b].size();
+      for (const std::size_t at : {std::size_t{0}, bytes / 3, bytes - 1}) {
+        Packed changed = *packed;
+        changed.shares[b][at] ^= std::byte{0x11};
+        EXPECT_NE(undone(row.backend, c, changed), "the same")
+            << packed->plan.buffers[b].name << " byte " << at;
+      }
+    }
+  }
+}
+
 TEST(ForeignPack, ActOrderIsSortedAndMustBeTheSameForGateAndUp) {
   Case c = integer_case("gptq-int4-g32-actorder", 64);
   c.expert.gate->g_idx = act_order(hidden, 32, 3);

@@ -8,10 +8,10 @@
 
 #include "core/checked.hpp"
 #include "fewbit/executor.hpp"
+#include "fewbit/layouts.hpp"
 #include "golden/ops.hpp"
 #include "golden/refusal.hpp"
 #include "layout/prepare_nf3.hpp"
-#include "layout/prepare_w4a16_native.hpp"
 #include "layout/swizzle_128x4.hpp"
 
 namespace fewbit::golden {

@@ -6,10 +6,10 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/executor.hpp"
+#include "fewbit/layouts.hpp"
 #include "fewbit/selection.hpp"
 #include "golden/ops.hpp"
 #include "golden/w4a16_case.hpp"
-#include "layout/prepare_w4a16.hpp"
 
 namespace fewbit::golden {
 namespace {

@@ -3,11 +3,12 @@
 #include <string>
 
 #include "fewbit/executor.hpp"
+#include "fewbit/layouts.hpp"
 #include "golden/ops.hpp"
 #include "golden/w4a16_case.hpp"
 #include "layout/nf3_packed.hpp"
+#include "layout/nf3_scale.hpp"
 #include "layout/prepare_nf3.hpp"
-#include "layout/prepare_w4a16_native.hpp"
 #include "layout/scale_grid.hpp"
 #include "moe/route_plan.hpp"
 

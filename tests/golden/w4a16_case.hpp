@@ -2,8 +2,8 @@
 // The input of a W4A16 preparation as a golden case has it.
 #pragma once
 
+#include "fewbit/layouts.hpp"
 #include "golden/case.hpp"
-#include "layout/prepare_w4a16.hpp"
 
 namespace fewbit::golden {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/fp8_rows.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "core/float_convert.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/pack_fast_fp8.hpp"
 #include "layout/parallel_ranges.hpp"

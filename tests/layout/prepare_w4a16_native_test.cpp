@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/prepare_w4a16_native.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,8 +6,10 @@
 #include <vector>
 
 #include "core/float_convert.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/backward_executor.hpp"
 #include "layout/pack.hpp"
+#include "layout/row_order.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/w4a16_example.hpp"
 #include "layout/w4a16_scale.hpp"

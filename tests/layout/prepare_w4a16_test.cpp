@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/prepare_w4a16.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +10,12 @@
 #include <vector>
 
 #include "core/float_convert.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/b12x_packed.hpp"
 #include "layout/backward_executor.hpp"
 #include "layout/element_mover.hpp"
 #include "layout/pack.hpp"
+#include "layout/row_order.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/w4a16_example.hpp"
 #include "layout/w4a16_scale.hpp"

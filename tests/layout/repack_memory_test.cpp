@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/counting_memory.hpp"
 #include "layout/prepare_cpu_int4.hpp"
 #include "layout/prepare_marlin.hpp"
 #include "layout/prepare_trtllm.hpp"
-#include "layout/prepare_w4a16.hpp"
 #include "layout/prepare_xpu.hpp"
 
 namespace fewbit {

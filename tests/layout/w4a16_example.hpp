@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "fewbit/layouts.hpp"
 #include "layout/pack.hpp"
-#include "layout/prepare_w4a16.hpp"
 #include "layout/row_major.hpp"
 #include "layout/swizzle_128x4.hpp"
 

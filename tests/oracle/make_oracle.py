@@ -192,16 +192,17 @@ def cuda_table():
 
 SPREAD_MODELS = {"Qwen3-30B-A3B", "DeepSeek-V3", "gpt-oss-120b", "GLM-4.5-Air", "Nemotron-3-Nano",
                  "Kimi-K2-Thinking", "MiniMax-M2"}
+OF_CUDA = ["sm_120:cuda12.8", "sm_121:cuda13"]
 GPUS = [d for d in DEVICES if d.startswith("sm_")]
 
 
 def main():
     tables = {
-        "vllm": table(vllm_order, lambda name: name in SPREAD_MODELS, DEVICES),
+        "vllm": table(vllm_order, lambda name: name in SPREAD_MODELS, DEVICES + OF_CUDA),
         "sglang": table(sglang_order, lambda name: False, ["sm_75", "sm_80", "sm_90", "sm_100"]),
         "fewbit": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES),
         "flashinfer": table(flashinfer_order, lambda name: False,
-                            ["sm_90", "sm_100", "sm_120"]),
+                            ["sm_90", "sm_100", "sm_120"] + OF_CUDA),
     }
     wrong = []
     heads = {name: ["problem", "device", "spread", "choice", "refusals"] for name in tables}

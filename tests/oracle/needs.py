@@ -34,7 +34,9 @@ class Layer:
         self.all_features, self.inter = inter, inter // self.tp
         self.experts = experts  # of all ranks: what routers are asked about
         self.device = device
-        self.sm = int(device[3:]) if device.startswith("sm_") else 0
+        name, _, cuda = device.partition(":cuda")
+        self.cuda_version = float(cuda) if cuda else None
+        self.sm = int(name[3:]) if name.startswith("sm_") else 0
         self.platform = "cuda" if self.sm else device[:3]
         self.read_scheme(scheme)
 
@@ -87,7 +89,7 @@ class Layer:
 
 def device_words(device):
     if device.startswith("sm_"):
-        return f"CUDA device described {device}"
+        return f"CUDA device described {device.partition(':')[0]}"
     return "XPU described xpu" if device == "xpu" else f"CPU described {device}"
 
 
@@ -138,6 +140,12 @@ class Needs:
         if self.on("cuda") and ranges and not any(low <= x.sm <= high for low, high in ranges):
             self.add("device", "compute capability " + either(range_words(*r) for r in ranges),
                      f"compute capability {version(x.sm)}")
+        return self
+
+    def cuda_from(self, version):
+        x = self.layer
+        if x.sm and x.cuda_version is not None and x.cuda_version < version:
+            self.add("device", f"CUDA {version:.1f} or newer", f"CUDA {x.cuda_version:.1f}")
         return self
 
     def triton_device(self):

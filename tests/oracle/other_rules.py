@@ -49,7 +49,7 @@ def api_cutlass(x):
 
 
 def api_b12x(x):
-    return (Needs(x).cuda((120, 121))
+    return (Needs(x).cuda((120, 121)).cuda_from(13)
             .pairs(("nvfp4", ("nvfp4", "16-bit"), None), ("mxfp4", ("16-bit", "mxfp4"), None))
             .functions("silu", "gelu_tanh", "swigluoai", "relu2").no_bias().no_expert_parallel()
             .both(64))

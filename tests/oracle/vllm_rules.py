@@ -149,7 +149,7 @@ def cutlass_fp4(x):
 
 
 def b12x(x):
-    return whole_blocks(Needs(x).cuda(F120)
+    return whole_blocks(Needs(x).cuda(F120).cuda_from(13)
                         .pairs(("nvfp4", ("nvfp4", "16-bit"), None))
                         .functions("silu", "gelu_tanh", "relu2", limits=False).no_bias()
                         .no_expert_parallel().in_order())

@@ -45,12 +45,20 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
                      panels_for(std::max<std::int64_t>(each, 1)));
 }
 
+// Codes of each kind, and beside them scales of a row or block of rows, and zero points.
+constexpr const char* layouts =
+    "cpu_f4_lane16, cpu_int4_lane16, cpu_int8_lane16, cpu_f8_lane16, cpu_f4_lane16_scales, "
+    "cpu_int4_lane16_scales, cpu_int8_lane16_scales, cpu_f8_lane16_scales, "
+    "cpu_f4_lane16_block_scales, cpu_int4_lane16_block_scales, cpu_int8_lane16_block_scales, "
+    "cpu_f8_lane16_block_scales, cpu_int4_lane16_zero_points, cpu_int8_lane16_zero_points, "
+    "row_major";
+
 template <IsaLevel level>
 constexpr Backend backend(const char* name, const char* summary, const char* built_for) {
   return {
       .name = name,
       .summary = summary,
-      .layout = "cpu_*_lane16, row_major",
+      .layout = layouts,
       .built_for = built_for,
       .moe_refusals = [](const MoeProblem& problem,
                          const DeviceInfo& device) { return moe_refusals(level, problem, device); },

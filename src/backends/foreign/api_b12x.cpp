@@ -20,6 +20,7 @@ constexpr Divisor shapes[] = {
 
 constexpr Rules rules{
     .capabilities = capabilities,
+    .cuda_version = 130,
     .weights = weights,
     .functions = functions,
     .biases = {},

@@ -16,6 +16,7 @@ constexpr FunctionRule functions[] = {
 constexpr Rules rules = [] {
   Rules all = nvfp4::rules_for(capabilities, functions, nvfp4::swizzled_gate_up);
   all.weights = weights;
+  all.cuda_version = 130;
   all.experts = ExpertSpread::one_rank;
   return all;
 }();

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "backends/foreign/undo.hpp"
 #include "canonical/one_global.hpp"
 #include "core/checked.hpp"
 
@@ -76,6 +77,13 @@ Result<void> put_globals(const MoeProblem& problem, const MoePlan& plan, const F
                          ExpertSpans to) {
   if (!is_nvfp4(problem)) return {};
   return put(plan, to, "global_scales", std::as_bytes(std::span(source.globals)));
+}
+
+Result<void> undo_globals(const MoeProblem& problem, const MoePlan& plan, const Fp4Source& source,
+                          ConstExpertSpans from) {
+  if (!is_nvfp4(problem)) return {};
+  return compare_undone<RowMajor<32>>(plan, from, "global_scales", {.n = 1, .k = 2},
+                                      std::as_bytes(std::span(source.globals)));
 }
 
 Result<void> check_kind(const MoeProblem& problem, Set<WeightKind> kinds, const char* expected) {

@@ -46,6 +46,9 @@ std::int64_t fp4_group(const MoeProblem& problem);
 Result<void> plan_globals(const MoeProblem& problem, MoePlan& plan);
 Result<void> put_globals(const MoeProblem& problem, const MoePlan& plan, const Fp4Source& source,
                          ExpertSpans to);
+// Error inconsistent: they are not the source's.
+Result<void> undo_globals(const MoeProblem& problem, const MoePlan& plan, const Fp4Source& source,
+                          ConstExpertSpans from);
 
 // Error unsupported: gate and up, or down, are of another kind.
 Result<void> check_kind(const MoeProblem& problem, Set<WeightKind> kinds, const char* expected);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <string>
+
 #include "backends/foreign/rule_backend.hpp"
 
 namespace fewbit {
@@ -18,6 +22,40 @@ constexpr Rules rules{.capabilities = capabilities,
                       .dtypes = both_16_bit,
                       .weight_on_input = false};
 
+const char* yes_no(bool value) { return value ? "true" : "false"; }
+
+// What the engine tells the package of a matrix, as far as that is public.
+std::string weight_schema(const Scheme& scheme) {
+  const WeightKind kind = weight_kind(scheme);
+  if (!integers.contains(kind)) return weight_kind_name(kind);
+  const std::int64_t group = scheme.scale->granularity.cols;
+  const std::string sizes =
+      fmt::format("bits {}, group_size {}", dtype_bits(scheme.weight), group == 0 ? -1 : group);
+  if (scheme.producer == Producer::awq) {
+    return fmt::format("awq: {}, zero_point {}", sizes, yes_no(scheme.zero_points));
+  }
+  return fmt::format(
+      "{}: {}, desc_act {}, sym {}",
+      scheme.producer == Producer::compressed_tensors ? "compressed-tensors" : "gptq", sizes,
+      yes_no(scheme.act_order == ActOrder::group), yes_no(!scheme.zero_points));
+}
+
+Result<void> refuse(const MoeProblem& problem) {
+  std::string schema = weight_schema(problem.gate_up);
+  if (problem.down != problem.gate_up) schema += "; down " + weight_schema(problem.down);
+  return Error{ErrorCode::unsupported, fmt::format("{} (it is told {})", not_public, schema),
+               problem.where};
+}
+
+constexpr Preparation schema_only{
+    .plan = [](const MoeProblem& problem, const ExpertWeights&) -> Result<MoePlan> {
+      return refuse(problem).error();
+    },
+    .pack = [](const MoeProblem& problem, const MoePlan&, const ExpertWeights&,
+               ExpertSpans) { return refuse(problem); },
+    .check = refuse,
+};
+
 }  // namespace
 }  // namespace foreign
 
@@ -26,7 +64,7 @@ const Backend humming_backend = foreign::backend<foreign::rules>({
     .name = "humming",
     .summary = "Humming; its layout is inside its package",
     .layout = foreign::hidden_layout,
-    .preparation = foreign::nothing<foreign::not_public>,
+    .preparation = foreign::schema_only,
 });
 
 }  // namespace fewbit

@@ -72,6 +72,10 @@ void check_device(Examination& x) {
   if (x.device.kind == DeviceKind::cpu && x.device.isa < rules.isa) {
     x.refuse(Reason::isa, isa_name(rules.isa), isa_name(x.device.isa));
   }
+  if (x.on_gpu() && x.device.cuda_version > 0 && x.device.cuda_version < rules.cuda_version) {
+    x.refuse(Reason::device, "CUDA " + cuda_version_text(rules.cuda_version) + " or newer",
+             "CUDA " + cuda_version_text(x.device.cuda_version));
+  }
   if (rules.capabilities.empty() || !x.on_gpu()) return;
   std::vector<std::string> ranges;
   for (const Capability& range : rules.capabilities) {

@@ -9,8 +9,8 @@
 
 #include "backends/foreign/undo.hpp"
 #include "core/float_convert.hpp"
+#include "fewbit/layouts.hpp"
 #include "layout/b12x_packed.hpp"
-#include "layout/prepare_w4a16.hpp"
 #include "layout/scale_grid.hpp"
 #include "layout/w4a16_scale.hpp"
 

@@ -136,6 +136,7 @@ Result<void> undo_swizzled(const SwizzledForm& form, const MoeProblem& problem, 
     return compare_undone<RowMajor<16>>(plan, from, "w2.codes", sizes.w2(), out.bytes);
   }
   FEWBIT_TRY(const Fp4Source source, fp4_source(expert, sizes, form.first));
+  FEWBIT_TRY(undo_globals(problem, plan, source, from));
   FEWBIT_TRY(undo_matrix(problem, plan, "w13", source.w13, sizes.w13(), from));
   return undo_matrix(problem, plan, "w2", source.w2, sizes.w2(), from);
 }

@@ -108,6 +108,7 @@ Result<void> undo_trtllm_fp4(const TrtllmFp4Form& form, const MoeProblem& proble
   const Fp4Sizes sizes = sizes_of(form, problem);
   const std::int64_t group = fp4_group(problem);
   FEWBIT_TRY(const Fp4Source source, fp4_source(expert, sizes, FirstPart::up));
+  FEWBIT_TRY(undo_globals(problem, plan, source, from));
   FEWBIT_TRY(undo_matrix<Gating::ungated>(plan, "w2", sizes.w2(), group, source.w2, from));
   if (sizes.gating == Gating::ungated) {
     return undo_matrix<Gating::ungated>(plan, "w13", sizes.w13(), group, source.w13, from);

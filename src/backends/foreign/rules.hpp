@@ -164,6 +164,7 @@ struct Rules {
   Set<DeviceKind> devices = {DeviceKind::cuda};
   IsaLevel isa = IsaLevel::generic;  // of a CPU
   std::span<const Capability> capabilities = {};
+  int cuda_version = 0;  // at least; a device that tells none is not asked
   std::span<const WeightRule> weights = {};
   std::span<const std::int64_t> integer_groups = {};  // 0: one scale a channel
   bool zero_points = true;                            // stored ones

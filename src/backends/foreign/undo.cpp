@@ -12,6 +12,14 @@ Result<std::span<const std::byte>> share_to_undo(const MoePlan& plan, ConstExper
                fmt::format("{} of {} bytes, the layout has {}", name, found, bytes), ""};
 }
 
+Error element_differs(std::string_view name, Element at, std::uint64_t has, std::uint64_t want) {
+  return {ErrorCode::inconsistent,
+          fmt::format("{} unpacked differs from the source in row {}, group {}: {:#x}, expected "
+                      "{:#x}",
+                      name, at.n, at.k, has, want),
+          ""};
+}
+
 Result<void> compare_rows(std::string_view name, std::span<const std::byte> undone,
                           std::span<const std::byte> rows) {
   const auto at = std::ranges::mismatch(undone, rows);

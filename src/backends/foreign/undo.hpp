@@ -23,6 +23,24 @@ Result<std::span<const std::byte>> share_to_undo(const MoePlan& plan, ConstExper
 Result<void> compare_rows(std::string_view name, std::span<const std::byte> undone,
                           std::span<const std::byte> rows);
 
+// Error inconsistent: the element, its value and the one expected.
+Error element_differs(std::string_view name, Element at, std::uint64_t has, std::uint64_t want);
+
+// want(n, k): bits of the element.
+template <Layout L, class Want>
+Result<void> compare_elements(const MoePlan& plan, ConstExpertSpans from, std::string_view name,
+                              Dims dims, const Want& want) {
+  FEWBIT_TRY(const auto share, share_to_undo(plan, from, name, L::bytes(dims)));
+  for (std::int64_t n = 0; n < dims.n; ++n) {
+    for (std::int64_t k = 0; k < dims.k; ++k) {
+      const std::uint64_t has = read_bits<L::bits>(share, L::place(dims, n, k));
+      const std::uint64_t expected = want(n, k);
+      if (has != expected) return element_differs(name, {.n = n, .k = k}, has, expected);
+    }
+  }
+  return {};
+}
+
 // rows: elements [dims.n, dims.k] as the source has them, padding included.
 template <Layout L>
 Result<void> compare_undone(const MoePlan& plan, ConstExpertSpans from, std::string_view name,
