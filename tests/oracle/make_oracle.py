@@ -131,8 +131,9 @@ def flashinfer_order(x):
 
 def row_of(layer, order):
     chosen, cells = "-", []
-    for name, rules, by_itself in order:
-        missing = rules(layer).missing
+    for name, rules, by_itself in order(layer):
+        need = rules(layer)
+        missing = (need if order is own_order else need.whole_scales()).missing
         if not missing and by_itself and chosen == "-":
             chosen = name
         cells.append(name + "=" + " / ".join(sorted(
@@ -155,7 +156,7 @@ def spreads_of(words, devices):
     for device in devices:
         yield device, (1, 1, "none")
     for device in ("sm_80", "sm_90", "sm_100", "sm_120"):
-        for tp in (2, 4, 8) if words[5] == "swigluoai" else (2, 8):
+        for tp in (2, 4, 8):
             if int(words[2]) % tp == 0:
                 yield device, (tp, 1, "none")
         if int(words[3]) % 8 == 0:
@@ -171,7 +172,7 @@ def table(order, spread_too, devices):
             if spread != (1, 1, "none") and not spread_too(words[0]):
                 continue
             layer = Layer(words, scheme, device, spread)
-            rows.append(row_of(layer, order(layer)))
+            rows.append(row_of(layer, order))
     return rows
 
 

@@ -118,7 +118,7 @@ class Needs:
     """Collects what a class misses: why, what it needs, and what the layer has."""
 
     def __init__(self, layer):
-        self.layer, self.missing = layer, []
+        self.layer, self.missing, self.unmet = layer, [], {}
 
     def add(self, reason, needs, has):
         if (reason, needs, has) not in self.missing:  # two rules may ask for the same
@@ -331,13 +331,19 @@ class Needs:
     # --- sizes
     def multiple(self, size, *divisors):
         value = self.layer.hidden if size == "hidden_size" else self.layer.inter
-        unmet = 1
-        for divisor in divisors:
-            if divisor and value % divisor:
-                unmet = math.lcm(unmet, divisor)
-        if unmet > 1:
-            self.add("shape", f"{size} % {unmet} = 0", str(value))
+        unmet = [self.unmet.get(size, 1)] + [d for d in divisors if d and value % d]
+        self.unmet[size] = math.lcm(*unmet)
+        if len(unmet) > 1:  # one need a size
+            self.missing = [m for m in self.missing if not m[1].startswith(f"{size} % ")]
+            self.add("shape", f"{size} % {self.unmet[size]} = 0", str(value))
         return self
+
+    def whole_scales(self):
+        """Of every engine: its loader cuts no group or block of scales; act-order's columns are free."""
+        x = self.layer
+        group = 0 if x.ordered else x.group
+        block = 128 if x.key == "fp8_block" else 0
+        return self.multiple("hidden_size", group).multiple("intermediate_size", group, block)
 
     def both(self, *divisors):
         return self.multiple("hidden_size", *divisors).multiple("intermediate_size", *divisors)

@@ -87,8 +87,27 @@ TEST(LegalSplits, EnginesNeedWholeGroupsInEvenShares) {
   EXPECT_EQ(tensor_sizes("vllm_triton", layer(1408, "fp8-block"), "sm_90"), std::vector<int>{1});
   const auto splits = legal_splits(*find_backend("marlin"), layer(768, "gptq-int4-g128"),
                                    *describe_device("sm_90"), counts);
-  EXPECT_EQ(refusals_text(splits.tensor[2].refusals),
-            "shape: needs intermediate_size % 128 = 0, has 192");
+  EXPECT_EQ(
+      refusals_text(splits.tensor[2].refusals),
+      "shape: needs intermediate_size % 128 = 0, has 192 (1.5 groups of 128: padding does not "
+      "mend a cut one)");
+}
+
+// Also of kernels whose own sizes are not public.
+TEST(LegalSplits, NoEngineCutsAGroupOrBlockOfScales) {
+  const std::vector<int> whole_16 = tensor_sizes("humming", layer(1856, "nvfp4"), "sm_120");
+  EXPECT_EQ(whole_16, (std::vector<int>{1, 2, 4}));
+  for (const char* scheme : {"ct-int4-g128", "awq-int4-g128", "fp8-block"}) {
+    SCOPED_TRACE(scheme);
+    EXPECT_EQ(tensor_sizes("humming", layer(768, scheme), "sm_90"), (std::vector<int>{1, 2}));
+  }
+  EXPECT_EQ(tensor_sizes("vllm_emulation_int4", layer(768, "awq-int4-g128"), "sm_90"),
+            (std::vector<int>{1, 2}));
+  EXPECT_EQ(tensor_sizes("humming", layer(352, "awq-int4-g32"), "sm_90"), std::vector<int>{1});
+  const auto splits = legal_splits(*find_backend("flashinfer_cutlass"), layer(352, "nvfp4"),
+                                   *describe_device("sm_100"), counts);
+  EXPECT_THAT(refusals_text(splits.tensor[1].refusals),
+              HasSubstr("needs intermediate_size % 64 = 0, has 176 (would fit if padded to 192"));
 }
 
 // Sizes of published models that fill no tile: padding to a tile is the engine's own affair, but a

@@ -308,7 +308,8 @@ void check_shapes(Examination& x) {
     // hidden_size is the k of gate and up, intermediate_size that of down.
     const Scheme& scheme = hidden ? x.problem.gate_up : x.problem.down;
     const std::int64_t group = scheme.scale ? scheme.scale->granularity.cols : 0;
-    std::int64_t unmet = 1;
+    const std::int64_t scales = whole_scales(x.problem, hidden);
+    std::int64_t unmet = value % scales == 0 ? 1 : scales;
     for (const Divisor& rule : x.rules.shapes) {
       if (rule.size != size || !rule.weights.contains(weight_kind(scheme)) ||
           !holds(rule.when, x.problem)) {
@@ -321,7 +322,7 @@ void check_shapes(Examination& x) {
     if (unmet == 1) continue;
     x.refuse(Reason::shape,
              fmt::format("{} % {} = 0", hidden ? "hidden_size" : "intermediate_size", unmet),
-             std::to_string(value));
+             unfit_text(value, unmet, scales, scheme.act_order == ActOrder::group));
   }
 }
 

@@ -191,6 +191,11 @@ struct Rules {
   const char* arithmetic = nullptr;
 };
 
+// A rank's share must be whole groups and blocks of scales, whatever the kernel: no loader cuts
+// one. What of hidden_size or intermediate_size is one. Columns in act-order may go anywhere: 1.
+std::int64_t whole_scales(const MoeProblem& problem, bool hidden);
+// "232 (14.5 groups of 16: …)": a size that is no multiple of `unmet`, and whether padding helps.
+std::string unfit_text(std::int64_t value, std::int64_t unmet, std::int64_t scales, bool ordered);
 // What of integers of that kind the loader and the kernel don't take.
 std::vector<Refusal> integer_needs(const Rules& rules, const char* which, const Scheme& scheme,
                                    WeightKind kind);

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "backends/foreign/rules.hpp"
+#include "core/checked.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -106,6 +112,28 @@ const char* activation_kind_name(ActivationKind kind) {
   constexpr const char* names[] = {"16-bit",    "int8",  "fp8_tensor", "fp8_token",
                                    "fp8_group", "mxfp8", "nvfp4",      "mxfp4"};
   return names[static_cast<std::size_t>(kind)];
+}
+
+std::int64_t whole_scales(const MoeProblem& problem, bool hidden) {
+  const auto grid = [](const Scheme& scheme) {
+    return scheme.scale && !scheme.ggml_type ? scheme.scale->granularity : Granularity{};
+  };
+  const Scheme& scheme = hidden ? problem.gate_up : problem.down;
+  const std::int64_t rows = std::max<std::int64_t>(grid(problem.gate_up).rows, 1);
+  if (hidden && rows > 1) return 1;  // the last block of a whole matrix may be short
+  const bool ordered = scheme.act_order == ActOrder::group;
+  const std::int64_t columns = ordered ? 1 : std::max<std::int64_t>(grid(scheme).cols, 1);
+  return hidden ? columns : std::lcm(rows, columns);
+}
+
+std::string unfit_text(std::int64_t value, std::int64_t unmet, std::int64_t scales, bool ordered) {
+  if (value % scales != 0) {
+    return fmt::format("{} ({:g} groups of {}: padding does not mend a cut one)", value,
+                       static_cast<double>(value) / static_cast<double>(scales), scales);
+  }
+  if (ordered) return std::to_string(value);
+  return fmt::format("{} (would fit if padded to {}, which the engine does not do)", value,
+                     ceil_div(value, unmet) * unmet);
 }
 
 }  // namespace fewbit::foreign
