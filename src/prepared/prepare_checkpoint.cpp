@@ -31,8 +31,30 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
+// Whether it is a folder with nothing but folders in it.
+bool holds_no_files(const fs::path& folder) {
+  std::error_code failure;
+  if (!fs::is_directory(fs::symlink_status(folder, failure))) return false;
+  fs::recursive_directory_iterator at(folder, failure);
+  for (; !failure && at != fs::recursive_directory_iterator(); at.increment(failure)) {
+    if (!fs::is_directory(at->symlink_status(failure))) return false;
+  }
+  return !failure;
+}
+
+// The mark of an unfinished folder goes last: what stays of a removal that is killed is still one.
 Result<void> remove_tree(const fs::path& path) {
   std::error_code failure;
+  if (is_unfinished(path)) {
+    std::vector<fs::path> others;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, failure)) {
+      if (entry.path().filename() != unfinished_name) others.push_back(entry.path());
+    }
+    for (const fs::path& other : others) {
+      if (!failure) fs::remove_all(other, failure);
+    }
+    if (failure) return system_error("remove", failure.value(), path);
+  }
   fs::remove_all(path, failure);
   if (failure) return system_error("remove", failure.value(), path);
   return {};
@@ -84,10 +106,12 @@ class Job {
   Result<void> begin(Journal& journal, bool complete) {
     done_.assign(plan_.tasks.size(), false);
     Journal::Content content;
-    if (!options_.restart || complete) {
-      FEWBIT_TRY(content, journal.read());
+    if (const auto read = journal.read()) {
+      content = *read;
+    } else if (!options_.restart || complete) {
+      return read.error();
     }
-    if (content.begun) {
+    if (content.begun && (!options_.restart || complete)) {
       const std::string difference = identity_difference(content.identity, plan_.identity);
       if (!difference.empty()) {
         if (complete) return target_exists();
@@ -103,19 +127,26 @@ class Job {
       return resume(journal, content);
     }
     if (complete) return target_exists();
-    if (is_there(folder_) && !options_.restart) {
-      return Error{ErrorCode::invalid_argument,
-                   "an unfinished output without its journal (restart drops it)", folder_.string()};
-    }
+    FEWBIT_TRY(check_removable(content.begun));
     fresh_ = true;
-    if (is_there(folder_) && !is_unfinished(folder_)) {
+    FEWBIT_TRY(remove_tree(folder_));
+    return journal.begin(plan_.identity);
+  }
+
+  // What is in our place may go: marked, named by a journal (a killed run may have left the folder
+  // before it was marked or after the mark was removed), or without a file.
+  Result<void> check_removable(bool has_journal) const {
+    if (!is_there(folder_)) return {};
+    if (!is_unfinished(folder_) && !has_journal && !holds_no_files(folder_)) {
       return Error{ErrorCode::invalid_argument,
-                   fmt::format("is no unfinished output (it has no {}), and its place is needed",
+                   fmt::format("is no unfinished output (it has no {}, and no journal is beside "
+                               "it), and its place is needed",
                                unfinished_name),
                    folder_.string()};
     }
-    FEWBIT_TRY(remove_tree(folder_));
-    return journal.begin(plan_.identity);
+    if (options_.restart) return {};
+    return Error{ErrorCode::invalid_argument,
+                 "an unfinished output without its journal (restart drops it)", folder_.string()};
   }
 
   Result<void> resume(Journal& journal, const Journal::Content& content) {

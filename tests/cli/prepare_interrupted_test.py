@@ -120,8 +120,36 @@ class Interrupted(Scratch):
     def test_an_unfinished_folder_without_its_journal_is_left_alone(self):
         self.partial.mkdir()
         (self.partial / "mine").write_text("x")
-        self.expect_error("without its journal", args=("prepare", MODEL, "-o", self.out))
-        self.assertTrue((self.partial / "mine").exists())
+        for restart in ((), ("--restart",)):
+            self.expect_error("is no unfinished output",
+                              args=("prepare", MODEL, "-o", self.out, *restart))
+            self.assertTrue((self.partial / "mine").exists())
+
+    def test_restart_drops_what_was_not_marked_yet_or_no_longer(self):
+        source = self.writable_model()
+        finished = self.leave_unfinished(source)
+        journal = self.journal.read_text()
+        shutil.rmtree(self.partial)
+        for complete in (False, True):
+            # Killed between the folder and its mark; between the mark's removal and the new name.
+            (self.partial / "prepared").mkdir(parents=True)
+            if complete:
+                for name, data in finished.items():
+                    (self.partial / name).write_bytes(data)
+            self.journal.write_text(journal)
+            os.utime(source / "config.json", ns=(complete, 2))
+            self.expect_error("source config.json: begun with", "restart drops it",
+                              args=("prepare", source, "-o", self.out))
+            result = run("prepare", source, "-o", self.out, "--restart")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
+            shutil.rmtree(self.out)
+
+    def test_restart_drops_an_empty_folder_without_its_journal(self):
+        (self.partial / "prepared").mkdir(parents=True)
+        self.expect_error("without its journal (--restart drops it)",
+                          args=("prepare", MODEL, "-o", self.out))
+        self.assertEqual(run("prepare", MODEL, "-o", self.out, "--restart").returncode, 0)
 
 
 if __name__ == "__main__":
