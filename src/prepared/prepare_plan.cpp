@@ -15,6 +15,7 @@
 #include "prepared/source_expert.hpp"
 #include "scheme/layer_config.hpp"
 #include "select/rank_problem.hpp"
+#include "select/select.hpp"
 
 namespace fewbit {
 namespace {
@@ -178,13 +179,20 @@ class Planner {
   // "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.
   std::string legal_text(const MoeProblem& whole) const {
     const Backend* forced = find_backend(options_.backend);
-    if (forced == nullptr || options_.split.tensor_ranks == 1) return "";
+    if (forced == nullptr) return "";
+    const std::vector<Refusal> always = refusals_of(*forced, whole, device_);
+    if (!std::ranges::all_of(
+            always, [](const Refusal& refusal) { return refusal.reason == Reason::shape; })) {
+      return "";  // which no number of ranks changes
+    }
     std::vector<int> legal;
     for (const RankVerdict& verdict :
          legal_splits(*forced, whole, device_, examined_ranks()).tensor) {
       if (verdict.refusals.empty()) legal.push_back(verdict.ranks);
     }
-    if (legal.empty()) return "";
+    if (legal.empty()) {
+      return fmt::format("; {} takes no number of tensor ranks, 1 to {}", forced->name, most_ranks);
+    }
     return fmt::format("; {} takes {} tensor ranks", forced->name, ranks_text(legal));
   }
 

@@ -66,6 +66,16 @@ class Engines(Scratch):
                 self.assertEqual(run("check", out, "--source", source, "--device", device)
                                  .returncode, 0)
 
+    def test_it_is_said_when_no_number_of_ranks_fits(self):
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=4, hidden=256, inner=352, form="nvfp4-w4a4")
+        for ranks, has in ((1, 352), (2, 176)):
+            self.expect_error(f"needs intermediate_size % 64 = 0, has {has} (would fit if padded to",
+                              "flashinfer_cutlass takes no number of tensor ranks, 1 to 64",
+                              args=("prepare", source, "-o", self.out, "--tp", ranks, "--device",
+                                    "sm_100", "--backend", "flashinfer_cutlass"))
+        self.nothing_left()
+
     def test_what_no_source_describes_is_said_and_nothing_is_written(self):
         source = self.folder / "source"
         write_model(source, layers=1, experts=8, hidden=256, inner=128, form="fp8-block")
