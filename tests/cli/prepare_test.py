@@ -161,6 +161,15 @@ class ActOrder(Scratch):
         # Whole words dealt unevenly, as our own kernels take them.
         self.prepared("--tp", 3, "--rank", 2, "--backend", "reference", "--verify", source=source)
 
+    def test_one_group_over_all_columns_is_no_other_form(self):
+        source = self.write(hidden=128, inner=256, group=128)
+        report = run_json(self, "prepare", source, "-o", self.out, *self.MARLIN, "--verify")
+        self.assertEqual(report["verified_experts"], 4)
+        shapes = self.buffers(self.out)
+        self.assertEqual((shapes["w13.scales"], shapes["w2.scales"]), ([1, 512], [2, 128]))
+        self.assertEqual(shapes["w2.order"], [256])
+        self.assertNotIn("w13.order", shapes)  # all columns are of one group
+
     def test_kernels_without_act_order_say_so_in_both(self):
         source = self.write()
         for backend, device in (("vllm_triton_wna16", "sm_90"), ("vllm_cpu_int4", "cpu:amx"),

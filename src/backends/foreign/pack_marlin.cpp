@@ -19,6 +19,17 @@ struct Job {
   Gating gating = Gating::gated;
 };
 
+// Of both matrices; 0: a scale a row. Where one group is the whole of a matrix it reads as that.
+std::optional<std::int64_t> common_group(const MoeProblem& problem) {
+  const Granularity in = problem.gate_up.scale->granularity;
+  const Granularity out = problem.down.scale->granularity;
+  if (in == out) return out.cols;
+  if (in.rows != out.rows) return std::nullopt;
+  if (in.cols == 0 && out.cols == problem.hidden_size) return out.cols;
+  if (out.cols == 0 && in.cols == problem.intermediate_size) return in.cols;
+  return std::nullopt;
+}
+
 Result<Job> job_of(const MoeProblem& problem) {
   for (const Scheme* scheme : {&problem.gate_up, &problem.down}) {
     if (integers.contains(weight_kind(*scheme))) continue;
@@ -27,9 +38,8 @@ Result<Job> job_of(const MoeProblem& problem) {
                      ", expected 4 or 8-bit integers, NVFP4, MXFP4 or FP8",
                  problem.where};
   }
-  const Granularity in = problem.gate_up.scale->granularity;
-  const Granularity out = problem.down.scale->granularity;
-  if (in != out || problem.gate_up.weight != problem.down.weight) {
+  const std::optional<std::int64_t> group = common_group(problem);
+  if (!group || problem.gate_up.weight != problem.down.weight) {
     return Error{ErrorCode::unsupported,
                  fmt::format("gate and up are {}, down is {}: Marlin has one form for both",
                              scheme_text(problem.gate_up), scheme_text(problem.down)),
@@ -46,7 +56,7 @@ Result<Job> job_of(const MoeProblem& problem) {
   FEWBIT_TRY(check_middle_zero(problem.down, problem.where));
   Job job;
   job.bits = dtype_bits(problem.down.weight);
-  job.group_size = out.cols == 0 ? -1 : out.cols;
+  job.group_size = *group == 0 ? -1 : *group;
   job.padded = problem.down.act_order == ActOrder::group
                    ? problem.intermediate_size
                    : marlin_padded_intermediate(problem.intermediate_size, job.group_size);
