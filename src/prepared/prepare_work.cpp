@@ -133,25 +133,8 @@ Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std:
       FEWBIT_TRY(target_.files[file].write(scratch.shares[i], to));
     }
   }
-  release(layer, number);
+  release_source_expert(layer, source_, number);
   return {};
-}
-
-void PrepareWork::release(const PlannedLayer& layer, std::int64_t expert) {
-  const LayerExperts::Modules& of = layer.experts.modules(expert);
-  for (const Module* module : {of.gate, of.up, of.down, of.gate_up}) {
-    if (module == nullptr) continue;
-    for (const Module::Part& part : module->parts) {
-      const TensorInfo* info = source_.find(part.tensor);
-      if (info == nullptr) continue;
-      TensorInfo mine = *info;
-      if (layer.experts.fused()) {
-        mine.bytes /= static_cast<std::uint64_t>(layer.experts.count());
-        mine.file_offset += static_cast<std::uint64_t>(expert) * mine.bytes;
-      }
-      source_.release(mine);
-    }
-  }
 }
 
 Result<void> PrepareWork::finished(std::int64_t number) {

@@ -42,7 +42,6 @@ class PrepareWork {
   Result<void> copy_tensor(std::size_t index);
   Result<void> pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
                     ExpertScratch& scratch);
-  void release(const PlannedLayer& layer, std::int64_t expert);
   Result<void> finished(std::int64_t number);
   Result<void> note();
   Result<void> hash(std::size_t file);

@@ -16,4 +16,22 @@ Result<ExpertWeights> read_source_expert(const PlannedLayer& layer, const Checkp
   return exact;
 }
 
+void release_source_expert(const PlannedLayer& layer, const Checkpoint& source,
+                           std::int64_t expert) {
+  const LayerExperts::Modules& of = layer.experts.modules(expert);
+  for (const Module* module : {of.gate, of.up, of.down, of.gate_up}) {
+    if (module == nullptr) continue;
+    for (const Module::Part& part : module->parts) {
+      const TensorInfo* info = source.find(part.tensor);
+      if (info == nullptr) continue;
+      TensorInfo own = *info;
+      if (layer.experts.fused()) {
+        own.bytes /= static_cast<std::uint64_t>(layer.experts.count());
+        own.file_offset += static_cast<std::uint64_t>(expert) * own.bytes;
+      }
+      source.release(own);
+    }
+  }
+}
+
 }  // namespace fewbit

@@ -7,6 +7,7 @@
 #include <bit>
 #include <utility>
 
+#include "checkpoint/mapped_file.hpp"
 #include "prepared/expert_slice.hpp"
 #include "prepared/source_expert.hpp"
 #include "select/expert_scratch.hpp"
@@ -61,23 +62,7 @@ Result<void> compare_packed(const Backend& backend, const PreparedLayerInfo& lay
   return undone ? undone : differs(where, undone.error().what);
 }
 
-}  // namespace
-
-Result<void> compare_bytes(const char* name, std::span<const std::byte> a,
-                           std::span<const std::byte> b, const std::string& where) {
-  const auto at = std::ranges::mismatch(a, b);
-  if (at.in1 == a.end() && at.in2 == b.end()) return {};
-  return differs(where, fmt::format("{} differ from the source at byte {} of {} (source {})", name,
-                                    at.in1 - a.begin(), a.size(), b.size()));
-}
-
-Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer) {
-  FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.info.file));
-  FEWBIT_TRY(PreparedMemory memory, map_layer(layer.info, file));
-  return LayerPair{.planned = &layer, .memory = std::move(memory)};
-}
-
-Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
+Result<void> compare_whole_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
   const PlannedLayer& layer = *pair.planned;
   const std::int64_t number = layer.slice.first_expert + static_cast<std::int64_t>(e);
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
@@ -93,6 +78,42 @@ Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoi
   if (want.gate) FEWBIT_TRY(compare_matrix(*got.gate, *want.gate, where + " gate"));
   FEWBIT_TRY(compare_matrix(got.up, want.up, where + " up"));
   return compare_matrix(got.down, want.down, where + " down");
+}
+
+// What was compared is not kept in memory, nor what the system mapped around it: 64 KiB at a time.
+void release_expert(const LayerPair& pair, std::size_t e) {
+  constexpr std::uint64_t around = 65536;
+  const std::byte* begin = pair.file->bytes().data();
+  for (const std::span<const std::byte> share : pair.memory.experts[e]) {
+    if (share.empty()) continue;
+    const auto at = static_cast<std::uint64_t>(share.data() - begin);
+    const std::uint64_t from = at - std::min(at, around);
+    pair.file->release(from, at - from + share.size() + around);
+  }
+}
+
+}  // namespace
+
+Result<void> compare_bytes(const char* name, std::span<const std::byte> a,
+                           std::span<const std::byte> b, const std::string& where) {
+  const auto at = std::ranges::mismatch(a, b);
+  if (at.in1 == a.end() && at.in2 == b.end()) return {};
+  return differs(where, fmt::format("{} differ from the source at byte {} of {} (source {})", name,
+                                    at.in1 - a.begin(), a.size(), b.size()));
+}
+
+Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer) {
+  FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.info.file));
+  FEWBIT_TRY(PreparedMemory memory, map_layer(layer.info, file));
+  return LayerPair{.planned = &layer, .file = file, .memory = std::move(memory)};
+}
+
+Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
+  FEWBIT_TRY(compare_whole_expert(pair, e, source));
+  release_source_expert(*pair.planned, source,
+                        pair.planned->slice.first_expert + static_cast<std::int64_t>(e));
+  release_expert(pair, e);
+  return {};
 }
 
 }  // namespace fewbit

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -19,13 +20,14 @@ Result<void> compare_bytes(const char* name, std::span<const std::byte> prepared
 // One layer of the prepared model beside the same layer of the source.
 struct LayerPair {
   const PlannedLayer* planned = nullptr;  // from the source
-  PreparedMemory memory;
+  std::shared_ptr<const MappedFile> file;
+  PreparedMemory memory;  // within the file
 };
 // The layer is borrowed.
 Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer);
 
 // Expert e of the slice unpacked, or, where the layout can't be undone, packed again. Error
-// inconsistent: the part that differs.
+// inconsistent: the part that differs. Lets go of the pages of both.
 Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source);
 
 }  // namespace fewbit

@@ -59,17 +59,19 @@ class SameModel(Scratch):
 
     @unittest.skipUnless("FEWBIT_TEST_MEMORY" in os.environ, "FEWBIT_TEST_MEMORY is not set: for the g++ build without sanitizers, which have memory of their own")
     def test_memory_is_an_expert_a_thread_whatever_the_size(self):
-        peaks = []
         for experts in (16, 128):  # of 442 kB each
-            source = self.folder / f"source{experts}"
-            write_model(source, layers=1, experts=experts)
-            # A shell in between: a child inherits the peak of whom it was forked from.
-            result = subprocess.run(
-                ["sh", "-c", '"$@"; exit', "sh", FEWBIT, "prepare", source, "-o",
-                 self.folder / f"out{experts}", "--json", "--threads", "2"],
-                capture_output=True, text=True, timeout=280)
-            peaks.append(json.loads(result.stdout)["peak_rss_bytes"])
-        self.assertLess(peaks[1], peaks[0] + (4 << 20), peaks)
+            write_model(self.folder / f"source{experts}", layers=1, experts=experts)
+        for verify in ((), ("--verify",)):
+            peaks = []
+            for experts in (16, 128):
+                out = self.folder / f"out{experts}{len(verify)}"
+                # A shell in between: a child inherits the peak of whom it was forked from.
+                result = subprocess.run(
+                    ["sh", "-c", '"$@"; exit', "sh", FEWBIT, "prepare",
+                     self.folder / f"source{experts}", "-o", out, "--json", "--threads", "2",
+                     *verify], capture_output=True, text=True, timeout=280)
+                peaks.append(json.loads(result.stdout)["peak_rss_bytes"])
+            self.assertLess(peaks[1], peaks[0] + (4 << 20), (verify, peaks))
 
     def test_commands_say_what_it_is(self):
         self.prepared()

@@ -9,8 +9,6 @@
 
 #include "core/checked.hpp"
 #include "core/convert.hpp"
-#include "layout/code_rows.hpp"
-#include "layout/gptq_words.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -27,15 +25,6 @@ std::uint32_t load_u32(const std::byte* from) {
 
 void store_u32(std::span<std::byte> out, std::int64_t index, std::uint32_t word) {
   std::memcpy(out.data() + static_cast<std::size_t>(index) * sizeof word, &word, sizeof word);
-}
-
-// Codes of all parts in a layout of the whole stack.
-template <Layout To>
-void move_codes(const Stack& stack, std::span<std::byte> out) {
-  const Dims all{.n = stack.rows(), .k = stack.columns()};
-  for (const CodeRows& rows : code_rows(stack)) {
-    move_code_rows<To>(rows, is_signed(stack.scheme().weight), all, out);
-  }
 }
 
 // Words of GPTQ and AWQ and bytes hold only whole ones.
@@ -137,16 +126,6 @@ Stack w13_stack(const ExpertWeights& expert, FirstPart first) {
 
 Stack w2_stack(const ExpertWeights& expert) {
   return {.name = "w2", .parts = {&expert.down}, .biases = {&expert.down_bias}};
-}
-
-Result<OwnedTensor> gptq_words(const Stack& stack) {
-  const std::int64_t bits = bits_of(stack);
-  FEWBIT_TRY(check_whole(stack, "columns", stack.columns(), 32 / bits));
-  FEWBIT_TRY(OwnedTensor out,
-             allocate_tensor(DType::i32, {1, stack.columns() * bits / 32, stack.rows()}));
-  bits == 4 ? move_codes<GptqWords<4>>(stack, out.bytes)
-            : move_codes<GptqWords<8>>(stack, out.bytes);
-  return out;
 }
 
 Result<OwnedTensor> row_words(const Stack& stack) {

@@ -44,8 +44,6 @@ struct Padding {
 };
 
 // Integer codes without sign: 8 (or 128) is added to signed ones and to their zero points.
-// i32 [1, k * bits/32, n], k in the words' order.
-Result<OwnedTensor> gptq_words(const Stack& stack);
 // i32 [1, n, k/8] of 4-bit codes.
 Result<OwnedTensor> row_words(const Stack& stack);
 // The same into memory of n * k/2 bytes.

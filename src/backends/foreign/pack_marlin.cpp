@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "backends/foreign/expert_matrices.hpp"
 #include "backends/foreign/rules.hpp"
+#include "layout/code_rows.hpp"
+#include "layout/gptq_words.hpp"
 #include "layout/prepare_marlin.hpp"
 
 namespace fewbit::foreign {
@@ -94,9 +98,9 @@ Result<void> plan_stack(const MoeProblem& problem, const Job& job, const Stack& 
   return add("order", "row_major", DType::i32, {dims.k});
 }
 
-// Memory of one stack in the form that vLLM's loader starts from.
+// Memory of one stack in the form that vLLM's loader starts from, but for its codes, which are
+// repacked from their rows.
 struct Source {
-  std::optional<OwnedTensor> words;  // of act-order; other codes are repacked from their rows
   OwnedTensor scales;
   std::optional<OwnedTensor> zeros;
   std::optional<OwnedTensor> bias;
@@ -106,8 +110,8 @@ struct Source {
     const auto view = [](const std::optional<OwnedTensor>& tensor) {
       return tensor ? std::optional(tensor->tensor.view) : std::nullopt;
     };
-    return {.words = words ? words->tensor.view : TensorView{},
-            .without_words = !words,
+    return {.words = {},
+            .without_words = true,
             .scales = scales.tensor.view,
             .zeros = view(zeros),
             .bias = view(bias),
@@ -120,7 +124,6 @@ Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
   Source source;
   if (stack.ordered()) {
     FEWBIT_TRY(source.g_idx, group_index(stack));
-    FEWBIT_TRY(source.words, gptq_words(stack));
   }
   FEWBIT_TRY(source.scales, scales_by_group(stack, problem.activation_dtype));
   if (stack.has_zeros()) {
@@ -130,6 +133,83 @@ Result<Source> source_of(const MoeProblem& problem, const Stack& stack) {
     FEWBIT_TRY(source.bias, bias_of(stack, problem.activation_dtype));
   }
   return source;
+}
+
+// Rows whose tiles lie together, and are made in little memory.
+struct Strip {
+  std::vector<CodeRows> parts;
+  std::int64_t first_n = 0;
+  std::int64_t rows = 0;
+};
+
+std::vector<Strip> strips_of(const Stack& stack) {
+  constexpr std::int64_t tile_n = 64;
+  constexpr std::int64_t most_rows = 4 * tile_n;
+  std::vector<Strip> strips;
+  for (const CodeRows& part : code_rows(stack)) {
+    if (part.dims.n % tile_n != 0) return {{code_rows(stack), 0, stack.rows()}};
+    const std::size_t row_bytes = part.codes.size() / static_cast<std::size_t>(part.dims.n);
+    for (std::int64_t n = 0; n < part.dims.n; n += most_rows) {
+      const std::int64_t rows = std::min(most_rows, part.dims.n - n);
+      const auto codes = part.codes.subspan(static_cast<std::size_t>(n) * row_bytes,
+                                            static_cast<std::size_t>(rows) * row_bytes);
+      strips.push_back({.parts = {{.codes = codes, .dims = {.n = rows, .k = part.dims.k}}},
+                        .first_n = part.first_n + n,
+                        .rows = rows});
+    }
+  }
+  return strips;
+}
+
+// Tiles of a strip with its columns in that order.
+Result<void> order_strip(const Job& job, const Stack& stack, const Strip& strip,
+                         const Tensor& order, std::span<std::byte> tiles) {
+  const Dims dims{.n = strip.rows, .k = stack.columns()};
+  const auto columns = order.view.bytes;
+  const PaddedMatrix matrix{.from = dims,
+                            .to = dims,
+                            .parts_n = 1,
+                            .order = {reinterpret_cast<const std::int32_t*>(columns.data()),
+                                      columns.size() / sizeof(std::int32_t)}};
+  const MarlinCodes codes{.source = WordSource::gptq, .bits = job.bits};
+  FEWBIT_TRY(check_marlin_codes(stack.name, codes, matrix));
+  FEWBIT_TRY(const OwnedTensor words,
+             allocate_tensor(DType::i32, {dims.k * job.bits / 32, dims.n}));
+  const DType dtype = stack.scheme().weight;
+  const bool is_signed = dtype == DType::i4 || dtype == DType::i8;
+  for (const CodeRows& part : strip.parts) {
+    job.bits == 4 ? move_code_rows<GptqWords<4>>(part, is_signed, dims, words.bytes)
+                  : move_code_rows<GptqWords<8>>(part, is_signed, dims, words.bytes);
+  }
+  marlin_repack(codes, matrix, words.bytes, tiles);
+  return {};
+}
+
+// Codes in act-order.
+Result<void> repack_ordered(const Job& job, const MoePlan& plan, const Stack& stack,
+                            const Tensor& order, ExpertSpans to) {
+  const std::string name = stack.name + ".words";
+  FEWBIT_TRY(const std::span<std::byte> tiles, planned_share(plan, to, name));
+  // Each 16 columns have the tiles of all rows together.
+  const auto row_bytes = static_cast<std::size_t>(16 * job.bits / 8);
+  const std::size_t all = static_cast<std::size_t>(stack.rows()) * row_bytes;
+  const auto tile_rows = static_cast<std::size_t>(stack.columns() / 16);
+  if (tiles.size() != all * tile_rows) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} of {} bytes, planned are {}", name, all * tile_rows, tiles.size()),
+                 ""};
+  }
+  std::vector<std::byte> made;
+  for (const Strip& strip : strips_of(stack)) {
+    const std::size_t part = static_cast<std::size_t>(strip.rows) * row_bytes;
+    made.resize(part * tile_rows);
+    FEWBIT_TRY(order_strip(job, stack, strip, order, made));
+    for (std::size_t row = 0; row < tile_rows; ++row) {
+      std::memcpy(tiles.data() + row * all + static_cast<std::size_t>(strip.first_n) * row_bytes,
+                  made.data() + row * part, part);
+    }
+  }
+  return {};
 }
 
 Result<void> repack_rows(const Job& job, const MoePlan& plan, const Stack& stack, ExpertSpans to) {
@@ -211,8 +291,12 @@ Result<void> pack_marlin_expert(const MoeProblem& problem, const MoePlan& plan,
   input.w13 = w13.matrix();
   input.w2 = w2.matrix();
   FEWBIT_TRY(const MarlinResult result, prepare_marlin(input, serial_executor()));
-  if (!w13.words) FEWBIT_TRY(repack_rows(job, plan, gate_up, to));
-  if (!w2.words) FEWBIT_TRY(repack_rows(job, plan, down, to));
+  const auto repack = [&](const Stack& stack, const Tensor& order) {
+    return stack.ordered() ? repack_ordered(job, plan, stack, order, to)
+                           : repack_rows(job, plan, stack, to);
+  };
+  FEWBIT_TRY(repack(gate_up, result.w13.order));
+  FEWBIT_TRY(repack(down, result.w2.order));
   FEWBIT_TRY(put_result(plan, to, "w13", result.w13));
   return put_result(plan, to, "w2", result.w2);
 }
