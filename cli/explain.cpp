@@ -7,9 +7,11 @@
 #include <memory>
 
 #include "command.hpp"
+#include "layer_dtype.hpp"
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
+#include "select/activation_default.hpp"
 #include "select/select.hpp"
 #include "splits.hpp"
 
@@ -22,7 +24,7 @@ struct Options : CommonOptions {
   SpreadOptions spread;
   ProblemOptions problem;
   std::string backend;
-  std::string activation_dtype = "bf16";
+  std::string activation_dtype;
   int layer = -1;
 };
 
@@ -33,20 +35,21 @@ struct Question {
 };
 
 Result<Question> question_of(const Options& options) {
-  FEWBIT_TRY(const DType dtype, parse_activation_dtype(options.activation_dtype));
+  const std::optional<DType> asked = layer_dtype(options.activation_dtype);
   Question out;
   if (!options.problem.name.empty()) {
-    FEWBIT_TRY(out.problem, named_problem(options.problem, dtype));
+    FEWBIT_TRY(out.problem, named_problem(options.problem, asked.value_or(DType::bf16)));
     return out;
   }
   if (is_prepared(options.path)) {
-    FEWBIT_TRY(out.problem, prepared_problem(options.path, options.layer, dtype));
+    FEWBIT_TRY(out.problem, prepared_problem(options.path, options.layer, asked));
     return out;
   }
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, layer_config(checkpoint, identified));
   FEWBIT_TRY(const Engine engine, options.spread.engine_asked());
+  const DType dtype = asked.value_or(default_activation_dtype(engine, config.dtype));
   out.unprepared = why_model_unprepared(checkpoint, engine);
   out.splits = plan_splits(checkpoint, identified);
   if (options.layer >= 0) {
@@ -163,7 +166,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   add_spread_options(*command, options->spread);
   add_problem_options(*command, options->problem);
   add_any_backend_option(*command, options->backend);
-  add_activation_dtype_option(*command, options->activation_dtype);
+  add_layer_dtype_option(*command, options->activation_dtype);
   add_json_option(*command, *options);
   command->footer(
       "Examples:\n  fewbit explain models/tiny-moe\n"

@@ -14,6 +14,7 @@
 
 #include "command.hpp"
 #include "core/counted.hpp"
+#include "layer_dtype.hpp"
 #include "model/families/family.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
@@ -26,7 +27,7 @@ struct Options : CommonOptions {
   std::string path;
   std::string output;
   std::string device;
-  std::string activation_dtype = "bf16";
+  std::string activation_dtype;
   std::string exchange = "none";
   PrepareOptions prepare;
 };
@@ -42,8 +43,9 @@ std::string rate_text(const PrepareReport& report) {
 }
 
 void print_report(const Options& options, const PrepareReport& report) {
-  print_out("wrote {}\n  {} of {} for {} ({})\n", options.output, counted(report.experts, "expert"),
-            counted(report.layers, "layer"), report.backend, report.layout);
+  print_out("wrote {}\n  {} of {} for {} ({}), {} activations\n", options.output,
+            counted(report.experts, "expert"), counted(report.layers, "layer"), report.backend,
+            report.layout, dtype_name(report.activation_dtype));
   if (report.resumed_experts > 0) {
     print_out("  done by an earlier run: {}\n", counted(report.resumed_experts, "expert"));
   }
@@ -64,6 +66,7 @@ Json report_json(const Options& options, const PrepareReport& report) {
   out.set("output", options.output);
   out.set("backend", report.backend);
   out.set("layout", report.layout);
+  out.set("activation_dtype", std::string(dtype_name(report.activation_dtype)));
   out.set("layers", report.layers);
   out.set("experts", report.experts);
   out.set("resumed_experts", report.resumed_experts);
@@ -118,7 +121,7 @@ void keep_freed_memory() {
 
 Result<int> run_prepare(Options& options) {
   keep_freed_memory();
-  FEWBIT_TRY(options.prepare.activation_dtype, parse_activation_dtype(options.activation_dtype));
+  options.prepare.activation_dtype = layer_dtype(options.activation_dtype);
   FEWBIT_TRY(options.prepare.exchange, exchange_from_name(options.exchange));
   if (!options.device.empty()) {
     const auto device = describe_device(options.device);
@@ -155,7 +158,7 @@ void add_prepare(CLI::App& app, int& exit_code) {
   add_any_backend_option(*command, options->prepare.backend);
   command->add_option("--device", options->device,
                       "Machine that it is prepared for (as in explain); default: this one");
-  add_activation_dtype_option(*command, options->activation_dtype);
+  add_layer_dtype_option(*command, options->activation_dtype);
   PrepareSplit& split = options->prepare.split;
   const auto ranks = whole_number(1, 65536);
   command->add_option("--tp", split.tensor_ranks, "Ranks that share each expert's features")

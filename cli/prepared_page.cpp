@@ -173,12 +173,13 @@ Result<int> inspect_prepared(const std::string& path, const CommonOptions& optio
   return exit_fine;
 }
 
-Result<MoeProblem> prepared_problem(const std::string& path, int layer, DType activation_dtype) {
+Result<MoeProblem> prepared_problem(const std::string& path, int layer,
+                                    std::optional<DType> activation_dtype) {
   FEWBIT_TRY(const PreparedManifest manifest, read_manifest(path));
   for (const PreparedLayerInfo& info : manifest.layers) {
     if (layer >= 0 && info.layer != layer) continue;
     MoeProblem problem = info.problem;
-    problem.activation_dtype = activation_dtype;
+    problem.activation_dtype = activation_dtype.value_or(problem.activation_dtype);
     return problem;
   }
   return Error{ErrorCode::not_found,

@@ -34,7 +34,9 @@ struct PrepareSplit {
 struct PrepareOptions {
   std::string backend;               // forced; empty: as select_backend
   std::optional<DeviceInfo> device;  // that it is prepared for; empty: this machine
-  DType activation_dtype = DType::bf16;
+  // Of scales and biases too, where a layout has them so. Empty: for other engines the model's own
+  // f16 or bf16 (dtype or torch_dtype of config.json), else bf16.
+  std::optional<DType> activation_dtype;
   PrepareSplit split;
   // How tokens will reach the experts: kernels of other engines may need one or another.
   TokenExchange exchange = TokenExchange::none;
@@ -54,8 +56,9 @@ struct VerifyReport {
 };
 
 struct PrepareReport {
-  std::string backend;  // of the layers; "a, b" when they differ
-  std::string layout;   // "cpu_f4_lane16, cpu_f4_lane16_scales"
+  std::string backend;                   // of the layers; "a, b" when they differ
+  std::string layout;                    // "cpu_f4_lane16, cpu_f4_lane16_scales"
+  DType activation_dtype = DType::bf16;  // that it is prepared for
   std::int64_t layers = 0;
   std::int64_t experts = 0;          // prepared, over all layers
   std::int64_t resumed_experts = 0;  // of them, by an earlier run

@@ -279,6 +279,7 @@ class Job {
   PrepareReport report() {
     report_.backend = plan_.identity.front().second;
     report_.layout = layouts_text(plan_.layers.front().info.plan);
+    report_.activation_dtype = plan_.layers.front().info.problem.activation_dtype;
     report_.layers = std::ssize(plan_.layers);
     report_.experts = experts_of(std::vector<bool>(plan_.tasks.size(), true));
     report_.source_bytes = plan_.source_bytes;

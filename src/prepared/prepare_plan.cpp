@@ -14,6 +14,7 @@
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
 #include "scheme/layer_config.hpp"
+#include "select/activation_default.hpp"
 #include "select/rank_problem.hpp"
 #include "select/select.hpp"
 
@@ -84,6 +85,7 @@ class Planner {
   Result<PreparePlan> plan() {
     if (const Backend* forced = find_backend(options_.backend)) engine_ = forced->engine;
     FEWBIT_TRY(config_, read_config());
+    dtype_ = options_.activation_dtype.value_or(default_activation_dtype(engine_, config_.dtype));
     if (options_.device) {
       device_ = *options_.device;
     } else {
@@ -114,7 +116,7 @@ class Planner {
                                 const std::string& where) const {
     const MoeWeights one{
         .hidden_size = first.up.k, .intermediate_size = first.up.n, .experts = {first}};
-    auto made = make_problem(one, config_, options_.activation_dtype, config_.max_positions);
+    auto made = make_problem(one, config_, dtype_, config_.max_positions);
     if (!made) return Error{made.error().code, made.error().what, where};
     made->num_experts = experts;
     made->expert_map = false;
@@ -322,7 +324,7 @@ class Planner {
       }
     }
     job.emplace_back("backend", backends);
-    job.emplace_back("activation dtype", std::string(dtype_name(options_.activation_dtype)));
+    job.emplace_back("activation dtype", std::string(dtype_name(dtype_)));
     job.emplace_back("tensor ranks", std::to_string(options_.split.tensor_ranks));
     job.emplace_back("expert ranks", std::to_string(options_.split.expert_ranks));
     job.emplace_back("rank", std::to_string(options_.split.rank));
@@ -339,6 +341,7 @@ class Planner {
   const PreparedManifest* again_;
   Engine engine_ = Engine::fewbit;  // whose kernels read it
   ModelConfig config_;
+  DType dtype_ = DType::bf16;  // of activations
   DeviceInfo device_;
   PreparePlan plan_;
 };

@@ -110,6 +110,14 @@ Result<void> read_activation(const ConfigSection& config, ModelConfig& model) {
   return {};
 }
 
+// Where nothing is said, or something else: bf16.
+Result<void> read_dtype(const ConfigSection& config, ModelConfig& model) {
+  FEWBIT_TRY(const auto name, config.string({"dtype", "torch_dtype"}));
+  if (name && *name == "float16") model.dtype = DType::f16;
+  if (name && *name == "float32") model.dtype = DType::f32;
+  return {};
+}
+
 bool has_experts(const Identified& identified) {
   return std::ranges::any_of(identified.modules,
                              [](const Module& module) { return module.expert != -1; });
@@ -166,6 +174,8 @@ Result<ModelConfig> read_layer_config(const Checkpoint& checkpoint, const Identi
   model.max_positions = positions.value_or(2048);
   FEWBIT_TRY(read_router(config, identified, model));
   FEWBIT_TRY(read_activation(config, model));
+  FEWBIT_TRY(read_dtype(ConfigSection(*file.root, where), model));
+  FEWBIT_TRY(read_dtype(config, model));
   find_moe_layers(identified, model);
   return model;
 }

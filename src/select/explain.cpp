@@ -52,11 +52,12 @@ std::string problem_text(const MoeProblem& problem) {
   return fmt::format(
       "layer    {}\n"
       "         {} experts, top-{}, hidden {}, intermediate {}, {}\n"
-      "         router weight on the {}{}, routing {}\n{}"
+      "         {} activations, router weight on the {}{}, routing {}\n{}"
       "weights  gate and up {}\n"
       "         down {}\n",
       problem.where, problem.num_experts, problem.top_k, problem.hidden_size,
       problem.intermediate_size, activation_text(problem.activation),
+      dtype_name(problem.activation_dtype),
       problem.router_weight_side == RouterWeightSide::output ? "output" : "input",
       problem.expert_map ? ", expert map" : "", routing_name(problem.routing),
       parallel_text(problem), scheme_text(problem.gate_up), scheme_text(problem.down));

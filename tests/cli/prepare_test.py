@@ -172,6 +172,24 @@ class ActOrder(Scratch):
         self.assertEqual(shapes["w2.order"], [256])
         self.assertNotIn("w13.order", shapes)  # all columns are of one group
 
+    def test_activations_are_the_models_own_unless_asked_for(self):
+        source = self.write()
+        path = source / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"torch_dtype": "float16"}))
+        turing = ("--backend", "marlin", "--device", "sm_75")
+        self.assertIn("f16 activations", run("explain", source, *turing, "--engine", "vllm").stdout)
+        report = run_json(self, "prepare", source, "-o", self.out, *turing, "--verify")
+        self.assertEqual(report["activation_dtype"], "f16")
+        layer = json.loads((self.out / "fewbit_prepared.json").read_text())["layers"][0]
+        self.assertIn(("w13.scales", "f16"),
+                      {(buffer["name"], buffer["dtype"]) for buffer in layer["buffers"]})
+        other = self.folder / "other"
+        self.expect_error("needs activations in f16, has bf16",
+                          args=("prepare", source, "-o", other, *turing, "--activation-dtype",
+                                "bf16"))
+        own = run_json(self, "prepare", source, "-o", other, "--backend", "reference")
+        self.assertEqual(own["activation_dtype"], "bf16")
+
     def test_kernels_without_act_order_say_so_in_both(self):
         source = self.write()
         for backend, device in (("vllm_triton_wna16", "sm_90"), ("vllm_cpu_int4", "cpu:amx"),
