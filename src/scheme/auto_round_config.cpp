@@ -18,12 +18,18 @@ constexpr std::pair<std::string_view, Packing> formats[] = {
     {"auto_round:awq", Packing::words_n},
 };
 
+std::string read_data_type(const ConfigSection& section) {
+  const auto name = section.string({"data_type"});
+  return name ? lower_ascii(name->value_or("")) : std::string();
+}
+
 IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig& config) {
   IntegerRule rule;
   rule.text = name;
   const ConfigSection values(scheme, config.where + ".extra_config " + quote(name));
   read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
   rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
+  rule.spec.data_type = read_data_type(values);
   rule.excludes = rule.spec.bits.value_or(0) >= 16;
   return rule;
 }
@@ -61,6 +67,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   read_bits_and_groups(section, {"bits"}, {"group_size"}, config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   config.base.act_order = false;
+  config.base.data_type = read_data_type(section);
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
   config.format = lower_ascii(format.value_or(""));
   bool known = config.format.empty() || config.format.find("llm_compressor") != std::string::npos;

@@ -12,6 +12,7 @@
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/model_json.hpp"
+#include "scheme/plain_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -184,6 +185,15 @@ Result<void> declare_ascend(Declared& declared, const Checkpoint& checkpoint) {
   return {};
 }
 
+// Of the block, or of an object around it.
+const Json* block_in(const Json& file) {
+  for (const std::string_view key : {"quantization_config", "quantization"}) {
+    const Json* inner = file.find(key);
+    if (inner != nullptr && inner->is_object()) return inner;
+  }
+  return &file;
+}
+
 bool is_stated(const Json& block, std::string_view key) {
   const Json* value = block.find(key);
   return value != nullptr && !says_nothing(*value);
@@ -267,8 +277,11 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
   if (awq != nullptr) {
     declared.all.push_back({Producer::awq, "awq", "quant_config.json", awq, awq.get()});
   }
-  FEWBIT_TRY(auto own, checkpoint.json_file("quantization_config.json"));
-  if (own != nullptr) declare_block(declared, own, own.get(), "quantization_config.json");
+  for (const std::string_view name : block_files) {
+    FEWBIT_TRY(auto file, checkpoint.json_file(name));
+    if (file == nullptr || says_nothing(*file)) continue;
+    declare_block(declared, file, block_in(*file), std::string(name));
+  }
   FEWBIT_TRY(declare_ascend(declared, checkpoint));
   declare_metadata(declared, checkpoint.metadata());
   const auto budget = std::make_shared<MatchBudget>();

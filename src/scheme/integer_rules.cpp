@@ -15,6 +15,7 @@ IntegerSpec IntegerSpec::with(const IntegerSpec& over) const {
   if (over.group_size) out.group_size = over.group_size;
   if (over.symmetric) out.symmetric = over.symmetric;
   if (over.act_order) out.act_order = over.act_order;
+  if (!over.data_type.empty()) out.data_type = over.data_type;
   return out;
 }
 

@@ -24,8 +24,11 @@ struct IntegerSpec {
   std::optional<std::int64_t> group_size;  // 0 = whole rows (-1 in the file)
   std::optional<bool> symmetric;
   std::optional<bool> act_order;
+  std::string data_type;  // AutoRound's name of the codes: "int", "mx_fp"; lower case
 
-  bool empty() const { return !bits && !group_size && !symmetric && !act_order; }
+  bool empty() const {
+    return !bits && !group_size && !symmetric && !act_order && data_type.empty();
+  }
   // What `over` states counts, the rest stays.
   IntegerSpec with(const IntegerSpec& over) const;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
@@ -55,6 +56,28 @@ void check_layout(const IntegerConfig& config, const Module& module, FindingGrou
   groups.add(module.role, {Level::warning, "config-format", module.name,
                            fmt::format("format {} by {}", quote(config.format), config.where),
                            integer_fit_text(fit) + " by the tensors: " + module.evidence});
+}
+
+// AutoRound's names: "mx_fp", "nv_fp4", "fp8" are of floats, "int", "fp8_to_int_sym" of integers.
+void check_data_type(const IntegerConfig& config, const Module& module, FindingGroups& groups) {
+  if (config.producer != Producer::auto_round || !module.scheme.quantized()) return;
+  const std::string type = spec_of(config, module.name).data_type;
+  const std::string_view weight = dtype_name(module.scheme.weight);
+  const bool floats = weight.starts_with("f8_") || weight.starts_with("f4_");
+  const bool integer = is_integer_words(module.scheme.packing);
+  const bool says_integer = type.find("int") != std::string::npos;
+  const bool says_floats = !says_integer && (type.find("fp") != std::string::npos ||
+                                             type.starts_with("mx") || type.starts_with("nv"));
+  if (!(integer && says_floats) && !(floats && says_integer)) return;
+  groups.add(module.role, {Level::warning, "config-format", module.name,
+                           fmt::format("data_type {} by {}", quote(type), config.where),
+                           scheme_text(module.scheme) + " by the tensors: " + module.evidence});
+}
+
+void add_findings(Inventory& inventory, FindingGroups groups) {
+  for (Finding& finding : std::move(groups).take()) {
+    inventory.findings.push_back(std::move(finding));
+  }
 }
 
 // AWQ's zero points are stored as they are: 8 where the config says that there are none.
@@ -116,8 +139,10 @@ void check_integer_words(Inventory& inventory) {
   if (configs.empty()) return;
   const IntegerConfig& config = configs.front();
   FindingGroups groups;
+  FindingGroups types;
   bool any = false;
   for (const Draft& draft : inventory.drafts) {
+    check_data_type(config, draft.module, types);
     check_exclusion(inventory, config, draft.module, groups);
     if (!is_integer_words(draft.module.scheme.packing)) continue;
     any = true;
@@ -125,10 +150,9 @@ void check_integer_words(Inventory& inventory) {
     check_layout(config, draft.module, groups);
     check_zeros(inventory, config, draft, groups);
   }
+  add_findings(inventory, std::move(types));
   if (!any) return;
-  for (Finding& finding : std::move(groups).take()) {
-    inventory.findings.push_back(std::move(finding));
-  }
+  add_findings(inventory, std::move(groups));
   for (const Error& problem : config.problems) {
     inventory.findings.push_back(
         {Level::warning, "config-value", problem.where, problem.what, "a value that can be used"});

@@ -52,12 +52,20 @@ class Expectation {
   // Empty: quantized.
   std::string why_plain(const std::string& module) const {
     if (config_.quantized_layers) {
-      return modelopt_layer(config_, module) != nullptr ? "" : "quantized_layers does not list it";
+      if (modelopt_layer(config_, module) == nullptr) return "quantized_layers does not list it";
+    } else if (is_vision(module)) {
+      return "it belongs to a vision tower";
     }
-    if (is_vision(module)) return "it belongs to a vision tower";
     const ModuleRules::Verdict verdict = excluded_.judge(module);
     if (verdict.kind != ModuleRules::Verdict::Kind::whole) return "";
     return fmt::format("its list excludes {}", quote(verdict.entry->text));
+  }
+
+  // An entry of the table for this module alone, which the list excludes.
+  const ModeloptConfig::Layer* listed_twice(const std::string& module) const {
+    const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
+    const bool itself = layer != nullptr && layer->inner == without_wrapper_prefix(module);
+    return itself && !why_plain(module).empty() ? layer : nullptr;
   }
 
  private:
@@ -85,6 +93,49 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config,
                {level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
                 config.where + " says " + config.algorithm + " and does not exclude it"});
   }
+  const ModeloptConfig::Layer* twice =
+      plain_projection ? expectation.listed_twice(module.name) : nullptr;
+  if (twice != nullptr) {
+    groups.add(module.role, {Level::warning, "config-expects-quantized", module.name,
+                             "plain tensors: " + module.evidence,
+                             fmt::format("{} as quantized_layers of {} says, although {}",
+                                         twice->algorithm, config.where, why_plain)});
+  }
+}
+
+// Groups of another length than the module's own entry says.
+void check_layer_group_size(const ModeloptConfig& config, const Module& module,
+                            FindingGroups& groups) {
+  const Scheme& scheme = module.scheme;
+  const ModeloptConfig::Layer* layer = modelopt_layer(config, module.name);
+  const bool grouped = scheme.weight == DType::f4_e2m1 || scheme.weight == DType::i4;
+  if (layer == nullptr || !layer->group_size || !grouped || !scheme.scale) return;
+  if (scheme.producer != Producer::modelopt || !module.unreadable.empty()) return;
+  const std::int64_t cols = scheme.scale->granularity.cols;
+  const std::int64_t stored = cols == 0 ? module.k : cols;
+  const bool one_a_row = stored >= module.k && *layer->group_size >= module.k;
+  if (stored == *layer->group_size || one_a_row) return;
+  groups.add(module.role,
+             {Level::warning, "config-group-size", module.name,
+              fmt::format("group_size {} of {} quantized_layers", *layer->group_size, config.where),
+              fmt::format("{}, as the scales say: {}", stored, module.evidence)});
+}
+
+// moe_quant_algo stands in the block of another producer, whose the other layers are.
+void check_moe_algorithm(const Inventory& inventory, const ModeloptConfig& config,
+                         const Expectation& expectation, const Module& module,
+                         FindingGroups& groups) {
+  if (config.moe_algorithm.empty() || module.expert == -1 || !module.scheme.quantized() ||
+      !module.unreadable.empty() || is_prediction(inventory, module)) {
+    return;
+  }
+  const bool own = !modelopt_algorithm(config, module.name).empty();
+  if (config.quantized_layers ? own : !expectation.why_plain(module.name).empty()) return;
+  if (modelopt_algorithm_fits(config.moe_algorithm, module)) return;
+  groups.add(module.role,
+             {Level::warning, "config-algorithm", module.name,
+              scheme_text(module.scheme) + ": " + module.evidence,
+              fmt::format("{} says moe_quant_algo {}", config.where, config.moe_algorithm)});
 }
 
 // One group size that no module of a format with groups has.
@@ -213,6 +264,8 @@ void check_modelopt(Inventory& inventory) {
   for (const Draft& draft : inventory.drafts) {
     check_module(inventory, config, expectation, draft.module, groups);
     check_algorithm(config, draft.module, groups);
+    check_layer_group_size(config, draft.module, groups);
+    check_moe_algorithm(inventory, config, expectation, draft.module, groups);
   }
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));

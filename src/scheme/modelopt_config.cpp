@@ -53,6 +53,15 @@ std::vector<std::string> group_sizes_of(const Json& block) {
   return sizes;
 }
 
+std::optional<std::int64_t> group_size_of(const Json& entry) {
+  for (const std::string_view key : {"group_size", "awq_block_size"}) {
+    const Json* size = entry.find(key);
+    const auto number = size != nullptr ? size->as_int64() : std::nullopt;
+    if (number && *number >= 1) return number;
+  }
+  return std::nullopt;
+}
+
 bool groups_differ(const Json& block) {
   const Json* groups = block.find("config_groups");
   const Json::Object* members = groups != nullptr ? groups->as_object() : nullptr;
@@ -71,7 +80,7 @@ std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   std::vector<ModeloptConfig::Layer> layers;
   for (const auto& [name, entry] : *table->as_object()) {
     layers.push_back({name, std::string(without_wrapper_prefix(name)),
-                      upper_ascii(entry.string_at("quant_algo"))});
+                      upper_ascii(entry.string_at("quant_algo")), group_size_of(entry)});
   }
   std::sort(layers.begin(), layers.end(),
             [](const auto& a, const auto& b) { return a.inner < b.inner; });
@@ -90,9 +99,10 @@ bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
 
 std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration) {
   const Json& block = *declaration.block;
-  const bool nvfp4_experts = !block.string_at("moe_quant_algo").empty();
-  if (declaration.producer != Producer::modelopt && !nvfp4_experts) return std::nullopt;
   ModeloptConfig config;
+  config.moe_algorithm = upper_ascii(block.string_at("moe_quant_algo"));
+  const bool own = declaration.producer == Producer::modelopt;
+  if (!own && config.moe_algorithm.empty()) return std::nullopt;
   config.where = declaration.where;
   config.algorithm = upper_ascii(block.string_at("quant_algo"));
   std::unordered_set<std::string> known;

@@ -2,6 +2,7 @@
 // ModelOpt's quantization block, in either of its places and spellings.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,12 +13,14 @@ namespace fewbit {
 
 struct ModeloptConfig {
   std::string algorithm;             // upper case: "NVFP4", "FP8", "MIXED_PRECISION"; may be empty
+  std::string moe_algorithm;         // moe_quant_algo, of experts alone; upper case
   std::vector<std::string> exclude;  // exclude_modules or ignore
   // Of MIXED_PRECISION: the modules that are quantized, in order of `inner`; all others are not.
   struct Layer {
     std::string name;   // as it is written
     std::string inner;  // without the wrappers' prefixes
     std::string algorithm;
+    std::optional<std::int64_t> group_size;
   };
   std::optional<std::vector<Layer>> quantized_layers;
   // group_size at the top and of config_groups, as JSON text.

@@ -115,6 +115,8 @@ const char* pattern_kind_name(PatternKind kind) {
       return "dotted components";
     case PatternKind::substring:
       return "substring";
+    case PatternKind::within:
+      return "text that holds the name";
     case PatternKind::glob:
       return "wildcards";
     case PatternKind::regex:
@@ -161,6 +163,9 @@ Result<bool> ModulePattern::match(std::string_view module, std::uint64_t& steps)
     case PatternKind::substring:
       steps += module.size() / 16;
       return module.find(text_) != std::string_view::npos;
+    case PatternKind::within:
+      steps += text_.size() / 16;
+      return ("." + text_).find("." + std::string(module)) != std::string::npos;
     case PatternKind::glob: {
       std::uint64_t compared = 0;
       const bool found = glob_match(module, text_, compared);

@@ -29,6 +29,7 @@ enum class PatternKind {
   exact,       // the whole name
   components,  // component_match
   substring,   // anywhere in the name
+  within,      // the name is somewhere in the entry, from the start of a component
   glob,        // glob_match on the whole name
   regex,       // Python's re.match: anchored at the start, not at the end
 };

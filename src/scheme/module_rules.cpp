@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/quote.hpp"
 #include "scheme/fused_names.hpp"
 #include "scheme/required_literal.hpp"
 
@@ -130,6 +131,11 @@ std::vector<PatternEntry> rule_entries(const Declaration& declaration) {
 Dialect rule_dialect(Producer producer) {
   if (producer == Producer::gptq) return {.literal = PatternKind::regex};
   Dialect dialect = dialect_of(producer);
+  // The comparison is the other way round than that of its list.
+  if (producer == Producer::quark) {
+    dialect.literal = PatternKind::within;
+    dialect.in_order = true;
+  }
   dialect.searches = producer == Producer::auto_round;
   return dialect;
 }
@@ -140,6 +146,50 @@ ModuleRules::ModuleRules(const Dialect& dialect, std::vector<PatternEntry> entri
   if (budget_ == nullptr) budget_ = std::make_shared<MatchBudget>();
   for (std::size_t i = 0; i < entries_.size(); ++i) add_entry(i);
   if (!patterns_.empty()) index_literals();
+  std::sort(holders_.begin(), holders_.end(),
+            [&](const auto& a, const auto& b) { return held_text(a) < held_text(b); });
+}
+
+std::string_view ModuleRules::held_text(const std::pair<std::size_t, std::size_t>& place) const {
+  return std::string_view(entries_[place.first].text).substr(place.second);
+}
+
+void ModuleRules::add_holder(std::string_view text, std::size_t entry) {
+  exact_[std::string(without_wrapper_prefix(text))].push_back(entry);
+  constexpr std::size_t most_holders = 1U << 20U;
+  for (std::size_t at = 0; at < text.size() && holders_.size() < most_holders;) {
+    holders_.emplace_back(entry, at);
+    const std::size_t dot = text.find('.', at);
+    at = dot == std::string_view::npos ? text.size() : dot + 1;
+  }
+}
+
+// Behind the name's own prefix, or behind any that stands at the start.
+void ModuleRules::visit_holders(std::string_view name,
+                                const std::function<void(std::size_t)>& visit) const {
+  const std::string_view inner = without_wrapper_prefix(name);
+  if (holders_.empty() || inner.empty()) return;
+  const std::size_t prefix = name.size() - inner.size();
+  auto at = std::lower_bound(
+      holders_.begin(), holders_.end(), inner,
+      [&](const auto& place, std::string_view key) { return held_text(place) < key; });
+  for (; at != holders_.end() && held_text(*at).starts_with(inner); ++at) {
+    const auto& [entry, offset] = *at;
+    if (budget_->spent()) {
+      limits_.emplace(entry,
+                      Error{ErrorCode::limit,
+                            fmt::format("the {} match steps of all patterns are spent before "
+                                        "{} is looked up in {}",
+                                        budget_->most(), quote(name), quote(entries_[entry].text)),
+                            entries_[entry].source});
+      return;
+    }
+    budget_->spend(1);
+    const std::string_view text = entries_[entry].text;
+    const bool own = offset >= prefix && text.substr(offset - prefix).starts_with(name);
+    const bool other = text.size() - without_wrapper_prefix(text).size() == offset;
+    if (own || other) visit(entry);
+  }
 }
 
 // Substrings are also found without a wrapper's prefix.
@@ -179,6 +229,8 @@ void ModuleRules::add_entry(std::size_t entry) {
     for (const std::string_view name : {text, without_wrapper_suffix(text)}) {
       exact_[std::string(without_wrapper_prefix(name))].push_back(entry);
     }
+  } else if (kind == PatternKind::within) {
+    add_holder(text, entry);
   } else if (kind == PatternKind::components) {
     add_components(text, entry);
     add_components(without_wrapper_suffix(text), entry);
@@ -217,6 +269,7 @@ void ModuleRules::visit_literals(std::string_view name,
   };
   const std::string_view inner = without_wrapper_prefix(name);
   look_up(exact_, inner);
+  visit_holders(name, visit);
   // Calls look_up for the first component of `text`, the first two …
   const auto each_prefix = [&](const Entries& table, std::string_view text) {
     for (std::size_t end = text.find('.');; end = text.find('.', end + 1)) {
@@ -282,12 +335,13 @@ bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
 std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
   std::optional<std::size_t> first;
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
-  if (first || gave_up_) return first;
+  if ((first && !dialect_.in_order) || gave_up_) return first;
   Spellings module(name);
   for (const std::size_t entry : candidates(module)) {
+    if (first && *first < entry) break;
     if (pattern_hits(entry, module)) return entry;
   }
-  return std::nullopt;
+  return first;
 }
 
 ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {

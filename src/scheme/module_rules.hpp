@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "scheme/declared.hpp"
@@ -34,6 +35,7 @@ struct Dialect {
   bool wildcards = false;                         // * ? [ make it a glob
   bool metacharacters = false;                    // those of a regular expression make it one
   bool searches = false;  // a regular expression may begin anywhere, as with Python's re.search
+  bool in_order = false;  // of several entries that match the first counts, of whatever kind
   bool any_part = false;  // one excluded part excludes a fused module; else all must agree
 };
 Dialect dialect_of(Producer producer);
@@ -107,6 +109,8 @@ class ModuleRules {
 
   void add_entry(std::size_t entry);
   void add_components(std::string_view text, std::size_t entry);
+  void add_holder(std::string_view text, std::size_t entry);
+  std::string_view held_text(const std::pair<std::size_t, std::size_t>& place) const;
   void index_literals();
   std::vector<std::size_t> candidates(Spellings& module) const;
   bool pattern_hits(std::size_t entry, Spellings& module) const;
@@ -115,6 +119,7 @@ class ModuleRules {
   void give_up(std::string_view name) const;
   // Calls visit(entry) for each literal entry that names this module.
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
+  void visit_holders(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   std::optional<std::size_t> find(std::string_view name) const;
   std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
   void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,
@@ -131,10 +136,12 @@ class ModuleRules {
   std::vector<PatternEntry> entries_;
   std::shared_ptr<MatchBudget> budget_;
   using Entries = Lookup<std::vector<std::size_t>>;
-  Entries exact_;                                  // whole names without a wrapper's prefix
-  Entries components_;                             // runs of components
-  Lookup<bool> first_components_;                  // of components_
-  Entries anchored_;                               // leading components behind a wrapper's prefix
+  Entries exact_;                  // whole names without a wrapper's prefix
+  Entries components_;             // runs of components
+  Lookup<bool> first_components_;  // of components_
+  Entries anchored_;               // leading components behind a wrapper's prefix
+  // Entries that hold a name: each with each start of a component, in order of the text from there.
+  std::vector<std::pair<std::size_t, std::size_t>> holders_;
   std::map<std::size_t, ModulePattern> patterns_;  // all other kinds, tried one by one
   // Literals that names need for the patterns, numbered as in pattern_entries_.
   std::optional<LiteralIndex> literals_;

@@ -9,6 +9,7 @@
 #include "scheme/fused_names.hpp"
 #include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/quark_config.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -75,11 +76,17 @@ bool is_taken(Role role) {
   return is_projection(role) && role != Role::router && role != Role::head;
 }
 
+bool says_plain(const QuarkConfig& config, const Module& module) {
+  const auto said = config.weight_of(module);
+  return !said || said->plain;
+}
+
 // Of producers whose readers do not compare config and tensors themselves.
 void check_contradictions(Inventory& inventory, Producer producer, const ModuleRules& rules) {
   const bool compares = producer == Producer::fp8 || producer == Producer::quark;
   if (!compares && producer != Producer::mxfp4) return;
   FindingGroups groups;
+  const auto quark = read_quark_config(inventory.declared);
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
     const ModuleRules::Verdict verdict = rules.judge(module.name);
@@ -92,7 +99,8 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
     }
     // gpt-oss quantizes experts only.
     if (compares && verdict.kind == ModuleRules::Verdict::Kind::none &&
-        !is_prediction(inventory, module) && !module.scheme.quantized() && is_taken(module.role)) {
+        !is_prediction(inventory, module) && !module.scheme.quantized() && is_taken(module.role) &&
+        !(quark && says_plain(*quark, module))) {
       groups.add(module.role,
                  {Level::warning, "config-expects-quantized", module.name,
                   "plain tensors: " + module.evidence,

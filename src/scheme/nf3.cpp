@@ -3,6 +3,7 @@
 // checkpoints of two tiers, whose config says which experts have it.
 #include <fmt/format.h>
 
+#include "core/ascii.hpp"
 #include "core/checked.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/hybrid_config.hpp"
@@ -74,6 +75,28 @@ int mapped_bits(const HybridConfig& config, const Module& module) {
   return expert < layer->second.size() ? layer->second[expert] : 4;
 }
 
+// Names such as "mxfp4_e8m0k32" and "nvfp4_e4m3k16": codes, scales, columns a scale. What a name
+// does not say, fits.
+bool kept_fits(const std::string& name, const Module& module) {
+  const std::string lower = lower_ascii(name);
+  const auto says = [&](std::string_view word) { return lower.find(word) != std::string::npos; };
+  const DType weight = module.scheme.weight;
+  const std::string_view type = dtype_name(weight);
+  if (says("fp4") && weight != DType::f4_e2m1) return false;
+  if (says("fp8") && !type.starts_with("f8_")) return false;
+  if (says("int4") && (dtype_bits(weight) != 4 || type.starts_with("f"))) return false;
+  if (!module.scheme.scale || !module.unreadable.empty()) return true;
+  const bool powers = module.scheme.scale->dtype == DType::f8_e8m0;
+  if ((says("e8m0") || lower.starts_with("mx")) && !powers) return false;
+  if (says("nvfp4") && powers) return false;
+  const std::size_t at = lower.find_last_not_of("0123456789");
+  const bool sized = at != std::string::npos && lower[at] == 'k' && at + 1 < lower.size();
+  if (!sized) return true;
+  const auto size = name_number(std::string_view(lower).substr(at + 1));
+  const std::int64_t cols = module.scheme.scale->granularity.cols;
+  return size && (cols == 0 ? module.k <= *size : cols == *size);
+}
+
 void check_expert(const HybridConfig& config, const Module& module, FindingGroups& groups) {
   const bool nf3 = module.scheme.weight == DType::nf3;
   const int bits = mapped_bits(config, module);
@@ -82,9 +105,7 @@ void check_expert(const HybridConfig& config, const Module& module, FindingGroup
                              fmt::format("{} bits by {}", bits, config.where),
                              scheme_text(module.scheme) + ", as the tensors say"});
   }
-  const bool says_mxfp4 = config.kept_format == "mxfp4_e8m0k32";
-  if (nf3 || !says_mxfp4 || module.scheme.weight != DType::f4_e2m1 || !module.scheme.scale) return;
-  if (module.scheme.scale->dtype == DType::f8_e8m0) return;
+  if (nf3 || config.kept_format.empty() || kept_fits(config.kept_format, module)) return;
   groups.add(module.role, {Level::warning, "hybrid-kept-format", module.name,
                            "kept_format is " + config.kept_format,
                            scheme_text(module.scheme) + ", as the tensors say"});

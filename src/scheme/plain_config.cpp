@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "scheme/config_places.hpp"
@@ -36,10 +38,12 @@ Json without_quantization(const Json& config) {
 }
 
 bool is_config_file(const std::filesystem::path& path) {
-  constexpr std::array<std::string_view, 6> names = {
-      "config.json",       "hf_quant_config.json",     "quantize_config.json",
-      "quant_config.json", "quantization_config.json", "params.json"};
-  return std::find(names.begin(), names.end(), path.filename().string()) != names.end();
+  constexpr std::array<std::string_view, 5> names = {"config.json", "hf_quant_config.json",
+                                                     "quantize_config.json", "quant_config.json",
+                                                     "params.json"};
+  const std::string name = path.filename().string();
+  return std::find(names.begin(), names.end(), name) != names.end() ||
+         std::find(std::begin(block_files), std::end(block_files), name) != std::end(block_files);
 }
 
 }  // namespace fewbit

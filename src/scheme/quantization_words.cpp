@@ -19,12 +19,12 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr std::string_view methods[] = {
-    "gptq",   "awq",       "bnb",     "bitsandbytes", "hqq",      "exl2",   "exl3",   "mlx",
-    "quanto", "quark",     "torchao", "aqlm",         "vptq",     "quip",   "nncf",   "spqr",
-    "eetq",   "autoround", "fbgemm",  "squeezellm",   "modelopt", "bitnet", "nf3",    "nf4",
-    "fp4",    "fp6",       "fp8",     "nvfp4",        "mxfp4",    "mxfp6",  "mxfp8",  "int2",
-    "int3",   "int4",      "int8",    "uint4",        "uint8",    "mxint4", "mxint8", "ternary",
-    "lowbit", "marlin",    "exllama",
+    "gptq",   "awq",       "bnb",     "bitsandbytes", "hqq",         "exl2",   "exl3",   "mlx",
+    "quanto", "quark",     "torchao", "aqlm",         "vptq",        "quip",   "nncf",   "spqr",
+    "eetq",   "autoround", "fbgemm",  "squeezellm",   "modelopt",    "bitnet", "nf3",    "nf4",
+    "fp4",    "fp6",       "fp8",     "nvfp4",        "mxfp4",       "mxfp6",  "mxfp8",  "int2",
+    "int3",   "int4",      "int8",    "uint4",        "uint8",       "mxint4", "mxint8", "ternary",
+    "lowbit", "marlin",    "exllama", "rtn",          "smoothquant",
 };
 // Keys that only quantized weights have.
 constexpr std::string_view own_keys[] = {
@@ -40,6 +40,13 @@ constexpr std::string_view weak_keys[] = {
 constexpr std::string_view plain_types[] = {"auto",  "half",  "float", "double", "float64",
                                             "fp64",  "f64",   "f32",   "f16",    "int16",
                                             "int32", "int64", "bool",  "bfloat"};
+
+// Lattices and tables that weights are rounded to: beginnings, lower case.
+constexpr std::string_view weight_codebooks[] = {"e8",   "d4",   "hi4b", "3inst",
+                                                 "1mad", "mul1", "mcg"};
+// What a quantizer of sounds and images is.
+constexpr std::string_view codec_quantizers[] = {"vq",  "vector", "fsq",    "scalar",  "lfq",
+                                                 "bsq", "gumbel", "kmeans", "residual"};
 
 bool one_of(std::string_view text, std::span<const std::string_view> list) {
   return std::find(list.begin(), list.end(), text) != list.end();
@@ -127,7 +134,8 @@ bool is_low_width(const Json& value) {
 }
 
 bool is_width_key(const Words& key) {
-  return any_word(key, {"bit", "bits", "nbit", "nbits", "wbit", "wbits", "bpw"}) &&
+  return any_word(key, {"bit", "bits", "nbit", "nbits", "wbit", "wbits", "qbit", "qbits", "bpw",
+                        "bitwidth", "bitwidths"}) &&
          !any_word(key, {"depth", "sample", "color", "codebook", "rate"});
 }
 
@@ -137,8 +145,34 @@ bool is_quantization_word(const std::string& word) {
          !contains_any(word, {"quantizer", "quantile", "quantum", "quantit", "quanta"});
 }
 
+// "quant": 4, "smooth_quant": 0.5; not how many or how large a codec's are, or what weighs a loss.
+bool is_strength(const Words& key) {
+  return !any_word(
+      key,
+      {"num",  "number",   "count",  "n",      "dim",  "dims",   "dimension",   "hidden", "size",
+       "loss", "coef",     "lambda", "rate",   "beta", "depth",  "width",       "start",  "steps",
+       "step", "channels", "layers", "stride", "bins", "groups", "temperature", "in",     "out"});
+}
+
+bool begins_with_any(std::string_view text, std::span<const std::string_view> list) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](std::string_view start) { return text.starts_with(start); });
+}
+
+// "quantizer": "rtn", "codebook": "e8p"; other values of both are a codec's.
+bool names_quantizer(const Words& key, const Json& value) {
+  const std::string* text = value.as_string();
+  if (text == nullptr || key.size() != 1) return false;
+  const std::string lower = lower_ascii(*text);
+  if (key.front() == "codebook") return begins_with_any(lower, weight_codebooks);
+  return key.front() == "quantizer" &&
+         std::none_of(std::begin(codec_quantizers), std::end(codec_quantizers),
+                      [&](std::string_view word) { return contains_text(lower, word); });
+}
+
 bool says_quantized(const Words& key, const Json& value) {
-  if (value.as_double().has_value()) return false;
+  const auto number = value.as_double();
+  if (number && (*number == 0 || is_width_key(key) || !is_strength(key))) return false;
   if (any_word(key, {"conv", "vector", "targets", "levels", "noise", "dropout", "embed"})) {
     return false;
   }
@@ -164,7 +198,7 @@ bool speaks_of_quantization(std::string_view path, std::string_view key, const J
   if (is_width_key(words) && is_low_width(value)) return true;
   if (!is_codec(place)) {
     const bool flag = value.as_double().value_or(0) != 0 && is_quantization_key(key);
-    if (flag || says_quantized(words, value)) return true;
+    if (flag || says_quantized(words, value) || names_quantizer(words, value)) return true;
   }
   if (is_switched_on(words, value)) return true;
   if (has_low_bit_word(words)) return !value.as_double().has_value();

@@ -7,6 +7,7 @@
 #include "core/quote.hpp"
 #include "scheme/fp4.hpp"
 #include "scheme/int8.hpp"
+#include "scheme/quark_config.hpp"
 
 namespace fewbit {
 namespace {
@@ -43,6 +44,19 @@ void refuse(Draft& draft, DType weight, std::string why) {
   draft.refuse(scheme, std::move(why));
 }
 
+// Which 6-bit codes they are is said by the config alone.
+void refuse_mxfp6(const Inventory& inventory, Draft& draft) {
+  const auto config = read_quark_config(inventory.declared);
+  const auto said = config ? config->weight_of(draft.module) : std::nullopt;
+  const std::string_view name = said ? std::string_view(said->dtype) : std::string_view();
+  const bool e3m2 = name.ends_with("e3m2");
+  const bool known = e3m2 || name.ends_with("e2m3");
+  refuse(draft, e3m2 ? DType::f6_e3m2 : DType::f6_e2m3,
+         fmt::format("Quark MXFP6: the order of the bits in its bytes is not published{}, so it is "
+                     "not read",
+                     known ? "" : ", and whether they are e2m3 or e3m2 stands nowhere"));
+}
+
 void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activation) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo* scale = draft.tensor("weight_scale");
@@ -52,8 +66,7 @@ void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activa
     options.activation = activation;
     claim_int8(draft, Producer::quark, options);
   } else if (weight->dtype == DType::u8 && is_mxfp6(*weight, *scale)) {
-    refuse(draft, DType::f6_e3m2,
-           "Quark MXFP6: the order of the bits in its bytes is not published, so it is not read");
+    refuse_mxfp6(inventory, draft);
   } else if (weight->dtype == DType::u8) {
     claim_fp4(inventory, draft, Producer::quark, activation);
   } else if (weight->dtype == DType::i32) {

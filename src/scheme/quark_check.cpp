@@ -4,43 +4,14 @@
 
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
+#include "scheme/quark_config.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_sharing.hpp"
 
 namespace fewbit {
 namespace {
 
-bool is_filled(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const Json::Object* members = value != nullptr ? value->as_object() : nullptr;
-  return members != nullptr && !members->empty();
-}
-
-std::string text_of(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? *text : std::string();
-}
-
-// global_quant_config.weight; of a list, the part of the codes, which stands first.
-struct Said {
-  std::string dtype;
-  std::string sharing;  // qscheme
-  std::optional<std::int64_t> group_size;
-};
-Said global_weight(const Json& block) {
-  const Json* global = block.find("global_quant_config");
-  const Json* weight = global != nullptr ? global->find("weight") : nullptr;
-  if (weight != nullptr && weight->as_array() != nullptr && !weight->as_array()->empty()) {
-    weight = &weight->as_array()->front();
-  }
-  if (weight == nullptr) return {};
-  Said said{text_of(*weight, "dtype"), text_of(*weight, "qscheme"), std::nullopt};
-  if (const Json* size = weight->find("group_size")) said.group_size = size->as_int64();
-  return said;
-}
-
-bool fits(const Said& said, const Module& module, std::string_view dtype) {
+bool fits(const QuarkWeight& said, const Module& module, std::string_view dtype) {
   if (said.dtype != dtype) return false;
   if (!module.unreadable.empty() || !module.scheme.scale) return true;
   std::string_view sharing = said.sharing;
@@ -59,6 +30,8 @@ std::string_view quark_dtype(DType dtype) {
       return "fp8_e5m2";
     case DType::f6_e3m2:
       return "fp6_e3m2";
+    case DType::f6_e2m3:
+      return "fp6_e2m3";
     case DType::i8:
       return "int8";
     default:
@@ -67,8 +40,7 @@ std::string_view quark_dtype(DType dtype) {
 }
 
 // Groups of another length than the config says.
-void check_group_size(const Said& said, const std::string& where, const Module& module,
-                      FindingGroups& groups) {
+void check_group_size(const QuarkWeight& said, const Module& module, FindingGroups& groups) {
   if (!said.group_size || *said.group_size < 1 || !module.unreadable.empty() ||
       !module.scheme.scale || !said.sharing.ends_with("group")) {
     return;
@@ -80,35 +52,37 @@ void check_group_size(const Said& said, const std::string& where, const Module& 
       (stored >= module.k && *said.group_size >= module.k)) {
     return;
   }
-  groups.add(module.role,
-             {Level::warning, "config-group-size", module.name,
-              fmt::format("group_size {} of {} global_quant_config", *said.group_size, where),
-              fmt::format("{}, as the scales say: {}", stored, module.evidence)});
+  groups.add(module.role, {Level::warning, "config-group-size", module.name,
+                           fmt::format("group_size {} of {}", *said.group_size, said.where),
+                           fmt::format("{}, as the scales say: {}", stored, module.evidence)});
+}
+
+void check_module(const QuarkWeight& said, const Module& module, FindingGroups& groups) {
+  if (said.plain) {
+    groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
+                             "quantized tensors: " + module.evidence,
+                             fmt::format("plain ones: {} has no weight", said.where)});
+  } else if (fits(said, module, quark_dtype(module.scheme.weight))) {
+    check_group_size(said, module, groups);
+  } else if (!said.dtype.empty()) {
+    groups.add(module.role,
+               {Level::warning, "config-algorithm", module.name, scheme_text(module.scheme),
+                fmt::format("dtype {}, qscheme {} of {}", quote(said.dtype), quote(said.sharing),
+                            said.where)});
+  }
 }
 
 }  // namespace
 
 void check_quark(Inventory& inventory) {
-  const Declaration* declared = inventory.declared.first();
-  if (declared == nullptr || declared->producer != Producer::quark) return;
-  const Json& block = *declared->block;
-  const Said said = global_weight(block);
-  // Other configs for some of the layers: then the global one holds for an unknown rest.
-  const bool one =
-      !is_filled(block, "layer_quant_config") && !is_filled(block, "layer_type_quant_config");
-  if (!one || said.dtype.empty()) return;
+  const std::optional<QuarkConfig> config = read_quark_config(inventory.declared);
+  if (!config) return;
   FindingGroups groups;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
-    if (module.scheme.producer != Producer::quark) continue;
-    if (fits(said, module, quark_dtype(module.scheme.weight))) {
-      check_group_size(said, declared->where, module, groups);
+    if (module.scheme.producer != Producer::quark || dtype_bits(module.scheme.weight) >= 16)
       continue;
-    }
-    groups.add(module.role,
-               {Level::warning, "config-algorithm", module.name, scheme_text(module.scheme),
-                fmt::format("dtype {}, qscheme {} of {} global_quant_config", quote(said.dtype),
-                            quote(said.sharing), declared->where)});
+    if (const auto said = config->weight_of(module)) check_module(*said, module, groups);
   }
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));

@@ -163,6 +163,7 @@ class RegexLiteral {
 
 std::string required_literal(PatternKind kind, std::string_view text) {
   if (kind == PatternKind::regex) return RegexLiteral(text).find();
+  if (kind == PatternKind::within) return "";
   return kind == PatternKind::glob ? of_glob(text) : std::string(text);
 }
 

@@ -167,7 +167,9 @@ class LayerParts {
       }
       if (!missing.empty() && (usual == nullptr || alike.count > usual->count)) usual = &alike;
     }
-    if (usual == nullptr || usual->count < enough) return false;
+    // Three in all are enough where the other two are alike.
+    const bool all_others = whole_ && groups.size() == 2 && usual != nullptr;
+    if (usual == nullptr || usual->count + (all_others ? 1 : 0) < enough) return false;
     const Names missing = lacking(slots, *usual->slots);
     if (2 * missing.size() > usual->slots->size()) return false;
     if (number == 0 && may_lack(missing, *usual->slots)) return false;

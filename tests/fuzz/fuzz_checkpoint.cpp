@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr std::array<std::string_view, 10> json_names = {"config.json",
+constexpr std::array<std::string_view, 12> json_names = {"config.json",
                                                          "hf_quant_config.json",
                                                          "quantize_config.json",
                                                          "quant_config.json",
@@ -27,7 +27,9 @@ constexpr std::array<std::string_view, 10> json_names = {"config.json",
                                                          "adapter_config.json",
                                                          "generation_config.json",
                                                          "model.safetensors.index.json",
-                                                         "consolidated.safetensors.index.json"};
+                                                         "consolidated.safetensors.index.json",
+                                                         "quantization.json",
+                                                         "inc_config.json"};
 
 struct Shard {
   std::string entries;

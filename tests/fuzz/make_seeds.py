@@ -25,6 +25,8 @@ JSON_NAMES = [
     "generation_config.json",
     "model.safetensors.index.json",
     "consolidated.safetensors.index.json",
+    "quantization.json",
+    "inc_config.json",
 ]
 LARGEST = 12288  # -max_len of these targets: libFuzzer cuts longer seeds
 MOST_DATA = 1024  # bytes that fill the tensors

@@ -106,6 +106,16 @@ def faults():
     case = whole("auto-round-other-bits", Form(8), config("auto_round:auto_gptq"))
     case.faults = ("config-bits",)
     yield case
+    for kind in ("mx_fp", "nv_fp4", "fp8"):
+        case = whole(f"auto-round-type-{kind}", Form(), config("auto_round:auto_gptq", data_type=kind))
+        case.faults, case.said = ("config-format",), (f'data_type "{kind}"',)
+        yield case
+    extra = {"model.layers.0.mlp.up_proj": {"data_type": "mx_fp"}}
+    case = whole("auto-round-type-of-one", Form(), config("auto_round:auto_gptq", extra_config=extra))
+    case.faults, case.said = ("config-format",), ("model.layers.0.mlp.up_proj",)
+    yield case
+    for kind in ("int_sym", "fp8_to_int_sym", None):
+        yield whole(f"auto-round-type-{kind}", Form(), config("auto_round:auto_gptq", data_type=kind))
     case = whole("auto-round-awq-by-name-only", Form(), config("auto_round:auto_awq"))
     case.faults = ("config-format",)
     yield case

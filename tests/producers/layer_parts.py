@@ -88,6 +88,20 @@ def two_layers(name):
     return dense(name, lambda rng, layer, number: attention(rng, layer), layers=2)
 
 
+def three_layers(name):
+    return dense(name, lambda rng, layer, number: attention(rng, layer), layers=3)
+
+
+def three_kinds(name):
+    """Of three layers one has other matrices, as the config says or as it shows itself."""
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+
+    def attention_of(rng, layer, number):
+        return attention(rng, layer, "qkvo" if kinds[number] == "sliding_attention" else "qko")
+
+    return dense(name, attention_of, layers=3, layer_types=kinds)
+
+
 def one_layer(name):
     return dense(name, lambda rng, layer, number: attention(rng, layer), layers=1)
 
@@ -271,6 +285,9 @@ MISSING = {
     "last-norm": (latent, "model.norm"),
     "attention": (two_layers, "layers.1.self_attn"),
     "mlp": (two_layers, "layers.1.mlp"),
+    "v-of-three": (three_layers, "layers.1.self_attn.v_proj"),
+    "gate-of-three": (three_layers, "layers.2.mlp.gate_proj"),
+    "norm-of-three": (three_layers, "layers.1.input_layernorm"),
     "o": (two_layers, "layers.1.self_attn.o_proj"),
     "k": (usual, "layers.2.self_attn.k_proj"),
     "bias": (biased, "layers.2.self_attn.q_proj.bias"),
@@ -312,7 +329,7 @@ def cases():
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     for make in (one_layer, fused, without_values, queries_alone, ungated, gated_attention, two_matrices):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
-    for make in (shared_keys_of_the_last, versioned):
+    for make in (shared_keys_of_the_last, versioned, three_layers, three_kinds):
         yield make(f"no-fault-layer-{make.__name__.replace('_', '-')}")
     yield with_fault(latent, "layer-only-dense", "projection-missing", drop("layers.0.mlp.gate_proj"))
     for make in (without_first_norm, embedding_model, draft_model, prediction_head):

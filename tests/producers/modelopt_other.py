@@ -153,7 +153,10 @@ def fused_int4():
     return Case("modelopt-int4-fused", tensors, config, schemes={module: "ModelOpt INT4"}, values={module: values})
 
 
-def mixed(name="mixed", **changes):
+O, Q = "model.layers.0.self_attn.o_proj", "model.layers.0.self_attn.q_proj"
+
+
+def mixed(name="mixed", exclude=(), **changes):
     """A layer that the table does not name is not quantized, whatever its neighbour is."""
     rng = random(name)
     made = {
@@ -167,7 +170,7 @@ def mixed(name="mixed", **changes):
     tensors = {f"{m}.{s}": part for m, (one, _, _) in made.items() for s, part in one[0].items()}
     table = {m: {"quant_algo": algorithm} for m, (_, algorithm, _) in made.items() if algorithm} | changes
     files = hf_file("MIXED_PRECISION", quantized_layers=table)
-    files["hf_quant_config.json"]["quantization"]["exclude_modules"] = ["lm_head", "model.layers.1*"]
+    files["hf_quant_config.json"]["quantization"]["exclude_modules"] = ["lm_head", "model.layers.1*", *exclude]
     schemes = {m: text for m, (_, _, text) in made.items()}
     values = {f"{m}.weight": one[1] for m, (one, _, _) in made.items()}
     return Case("modelopt-" + name, tensors, {}, files, schemes, values)
@@ -242,6 +245,32 @@ def contradictions():
         case = mixed(name, **changes)
         case.faults = (rule,)
         yield case
+    expert = {"model.layers.0.mlp.experts.0.gate_proj": {"quant_algo": "NVFP4", "group_size": 32}}
+    same = {"model.layers.0.mlp.experts.0.gate_proj": {"quant_algo": "NVFP4", "group_size": 16}}
+    for name, rule, exclude, changes, said in [
+        ("fault-mixed-group-size", "config-group-size", (), expert, "group_size 32"),
+        ("mixed-group-size", "", (), same, ""),
+        ("fault-mixed-excluded", "config-excludes-quantized", ("*o_proj",), {}, 'its list excludes "*o_proj"'),
+        ("fault-mixed-both", "config-expects-quantized", ("*q_proj",), {Q: {"quant_algo": "FP8"}}, 'although its list excludes "*q_proj"'),
+        ("mixed-excluded-child", "", ("*q_proj",), {"model.layers.1": {"quant_algo": "FP8"}}, ""),
+    ]:
+        case = mixed(name, exclude, **changes)
+        case.faults, case.said = (rule,) if rule else (), (said,) if said else ()
+        yield case
+    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+    for name, algorithm, ignored, faults in [
+        ("fault-moe-algorithm", "NVFP4", [], ("config-algorithm",)),
+        ("moe-algorithm", "FP8_PB_WO", [], ()),
+        ("moe-algorithm-ignored", "NVFP4", ["model.layers.0.mlp.experts"], ()),
+    ]:
+        weight = f8_codes(rng, (256, 384))
+        scale = rng.uniform(0.001, 0.01, (2, 3)).astype(np.float32)
+        module = "model.layers.0.mlp.experts.0.up_proj"
+        tensors = {f"{module}.weight": weight, f"{module}.weight_scale_inv": scale}
+        config = {"quantization_config": blocks | {"moe_quant_algo": algorithm, "ignore": ignored}}
+        absent = () if faults else ("config-algorithm",)
+        warnings = ("config-excludes-quantized",) if ignored else ()
+        yield Case(f"modelopt-{name}", tensors, config, schemes={module: "FP8"}, faults=faults, absent=absent, warnings=warnings)
     case = mixed("mixed-behind", **{"model.layers.2.mlp": {"quant_algo": "FP8"}})
     case.config = {"num_hidden_layers": 2}
     case.notes = ("config-layer-unknown",)

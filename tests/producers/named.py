@@ -305,8 +305,14 @@ def configs_in_other_files():
         tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
         yield InMetadata(f"named-plain-metadata-{key}", tensors, faults=("module-unreadable",), metadata={key: text})
     tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
-    files = {"quantization_config.json": {"quant_method": "bitsandbytes"}}
-    yield Case("named-plain-file", tensors, {}, files, faults=("module-unreadable",))
+    for file, block in [
+        ("quantization_config", {"quant_method": "bitsandbytes"}),
+        ("quantization", {"quant_method": "gptq", "bits": 4}),
+        ("inc_config", {"quantization_config": {"quant_method": "acme"}}),
+        ("gptq_config", {"bits": 4}),
+    ]:
+        yield Case(f"named-plain-file-{file}", tensors, {}, {f"{file}.json": block}, faults=("module-unreadable",))
+        yield Case(f"named-plain-empty-file-{file}", tensors, {}, {f"{file}.json": {}})
     yield from of_ascend()
     yield from beside_config()
     # ModelOpt leaves plain what it lists.

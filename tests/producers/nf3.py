@@ -91,6 +91,8 @@ def faults():
         module + ".weight_scale_2": np.float32(0.5),
     }
     yield case
+    for name in ("nvfp4_e4m3k16", "mxfp4_e8m0k16", "fp8_e4m3"):
+        yield fault(f"kept-format-{name}", "hybrid-kept-format", modelopt(bits, kept_format=name))
     case = fault("byte-scales", "module-unreadable", modelopt(bits), "16 times it")
     for name, array in case.tensors.items():
         if name.endswith("weight_scale"):
@@ -114,6 +116,11 @@ def cases():
     ragged = experts("ragged", modelopt(bits), tiers, k=40)
     ragged.warnings = kept["warnings"]
     yield ragged
+    for name in ("mxfp4_e8m0k32", "MXFP4", "fp4_e2m1"):
+        both = experts(f"kept-format-{name}", modelopt({"0": [4, 3, 3, 4]}, kept_format=name))
+        both.warnings = kept["warnings"]
+        both.absent = ("hybrid-kept-format",)
+        yield both
     many = many_experts()
     many.warnings = kept["warnings"]
     yield many

@@ -74,14 +74,14 @@ def int8(name, shape):
     return one(name, {"weight": codes, "weight_scale": scale}, codes * wide, config(weight), "Quark INT8")
 
 
-def mxfp6(name):
+def mxfp6(name, kind="e3m2"):
     rng = random(name)
     parts = {
         "weight": rng.integers(0, 256, (48, 48)).astype(np.uint8),
         "weight_scale": rng.integers(110, 140, (48, 2)).astype(np.uint8),
     }
-    settings = config(spec("fp6_e3m2", "per_group", group_size=32, scale_format="e8m0"))
-    case = one(name, parts, np.zeros((48, 64)), settings, "Quark MXFP6", faults=("module-unreadable",))
+    settings = config(spec(f"fp6_{kind}", "per_group", group_size=32, scale_format="e8m0"))
+    case = one(name, parts, np.zeros((48, 64)), settings, f"Quark MXFP6 ({kind}", absent=("config-algorithm",), faults=("module-unreadable",))
     return case
 
 
@@ -91,6 +91,46 @@ def broken(name, rules, change, case=None):
     case.faults, case.schemes = rules, {}
     change(case.tensors)
     return case
+
+
+def under(name, case, rules=None, classes=None, weight=MX, faults=(), said=()):
+    """A case under rules of single modules or of classes, and `weight` for all others."""
+    block = case.config["quantization_config"]
+    block["global_quant_config"] = {"weight": weight, "input_tensors": None}
+    one = lambda found: {key: {"weight": value} for key, value in (found or {}).items()}  # noqa: E731
+    block["layer_quant_config"], block["layer_type_quant_config"] = one(rules), one(classes)
+    case.name, case.faults, case.said = f"quark-rule-{name}", faults, said
+    case.absent = () if faults else ("pattern-unmatched",)
+    return case
+
+
+def rules():
+    """Every module is compared with the first rule that names it, else with its class, else with all."""
+    eight = spec("fp8_e4m3", "per_channel", ch_axis=0)
+    wrong = ("config-algorithm",)
+    codes = lambda: fp8("quark-rule", (48,), "per_channel")  # noqa: E731
+    yield under("right", codes(), {"*up_proj": eight})
+    yield under("of-others", codes(), {"*nothing*": eight}, faults=wrong, said=("global_quant_config",))
+    yield under("wrong", codes(), {"*up_proj": MX}, weight=eight, faults=wrong, said=('layer_quant_config "*up_proj"',))
+    yield under("first", codes(), {"*up_proj": eight, UP: MX})
+    yield under("second", codes(), {"*experts*": MX, UP: eight}, faults=wrong, said=('layer_quant_config "*experts*"',))
+    yield under("reversed", codes(), {UP + ".something": eight})
+    yield under("reversed-inside", codes(), {"text." + UP + "_0": eight})
+    yield under("reversed-prefix", codes(), {UP.replace("model.", "language_model.model.") + ".linear": eight})
+    other = UP.replace("layers.0", "layers.1")
+    case = under("reversed-other", codes(), {other: MX}, weight=eight)
+    case.absent, case.notes = (), ("pattern-unmatched",)
+    yield case
+    yield under("class", codes(), None, {"Linear": eight})
+    yield under("class-wrong", codes(), None, {"nn.Linear": MX}, eight, wrong, ('layer_type_quant_config "nn.Linear"',))
+    yield under("class-other", codes(), None, {"Embedding": MX, "Conv2d": MX}, eight)
+    yield under("plain", codes(), {"*up_proj": None}, weight=eight, faults=("config-excludes-quantized",))
+    case = under("plain-gate", codes(), {"*gate_proj": None}, weight=eight)
+    case.tensors[UP.replace("up", "gate") + ".weight"] = bf16(np.ones((48, 64)))
+    case.absent, case.warnings = ("config-expects-quantized",), ("fused-schemes-differ",)
+    yield case
+    sixteen = spec("fp4", "per_group", group_size=16)
+    yield under("group-size", microscaling("quark-rule"), {"*up_proj": sixteen}, faults=("config-group-size",))
 
 
 def cases():
@@ -103,6 +143,8 @@ def cases():
     yield int8("quark-int8-tensor", ())
     yield int8("quark-int8-channel", (48,))
     yield mxfp6("quark-mxfp6")
+    yield mxfp6("quark-mxfp6-e2m3", "e2m3")
+    yield from rules()
     unreadable = ("module-unreadable",)
     yield broken("scale-missing", unreadable, lambda t: t.pop(UP + ".weight_scale"))
     yield broken("scale-shape", unreadable, lambda t: t.update({UP + ".weight_scale": t[UP + ".weight_scale"][:-1]}))

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scheme/name_parts.hpp"
@@ -72,6 +74,44 @@ TEST(ModuleRules, TheProducerDecidesWhatAnEntryMeans) {
   EXPECT_TRUE(excludes(Producer::auto_round, ".*mlp.*", router));
   EXPECT_TRUE(excludes(Producer::quark, "re:.*mlp", router));
   EXPECT_FALSE(excludes(Producer::fp8, "re:.*mlp", router));
+}
+
+// Quark's rules: without * the name is looked for in the entry, and the first that matches counts.
+TEST(ModuleRules, RulesOfQuarkMayHoldTheName) {
+  const auto first = [](const std::vector<std::string>& texts, const std::string& module) {
+    std::vector<PatternEntry> entries;
+    for (const std::string& text : texts) entries.push_back({text, "layer_quant_config", true});
+    const ModuleRules list(rule_dialect(Producer::quark), std::move(entries));
+    const ModuleRules::Verdict verdict = list.judge(module);
+    return verdict.entry != nullptr ? verdict.entry->text : std::string();
+  };
+  const std::string module = "model.layers.0.mlp.up_proj";
+  for (const std::string text : {"", ".something", "_0", ".linear"}) {
+    EXPECT_EQ(first({module + text}, module), module + text);
+    EXPECT_EQ(first({"text." + module + text}, module), "text." + module + text);
+    const std::string other = "language_model." + module + text;
+    EXPECT_EQ(first({other}, module), other);
+  }
+  EXPECT_EQ(first({"up_proj"}, module), "");
+  EXPECT_EQ(first({"model.layers.1.mlp.up_proj"}, module), "");
+  EXPECT_EQ(first({"vision.layers.0.mlp.up_proj"}, module), "");
+  EXPECT_EQ(first({"*up_proj", module}, module), "*up_proj");
+  EXPECT_EQ(first({module, "*up_proj"}, module), module);
+  EXPECT_EQ(first({"*down_proj", module + ".x", module}, module), module + ".x");
+}
+
+TEST(ModuleRules, EntriesThatHoldManyNamesTakeOfTheBudget) {
+  std::vector<PatternEntry> entries;
+  for (int i = 0; i < 64; ++i) entries.push_back({fmt::format("a.{}", i), "rules", true});
+  const auto budget = std::make_shared<MatchBudget>(100);
+  const ModuleRules list(rule_dialect(Producer::quark), std::move(entries), budget);
+  const std::vector<std::string_view> names(8, "a");
+  const std::vector<Finding> findings = list.report(names);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_TRUE(std::ranges::any_of(findings, [](const Finding& finding) {
+    return finding.rule == "pattern-limit" &&
+           finding.found.find("100 match steps") != std::string::npos;
+  }));
 }
 
 TEST(ModuleRules, ShortNamesMatchFullPaths) {
