@@ -73,10 +73,11 @@ struct PrepareReport {
 // Writes the folder `output`: prepared experts, everything else as in the source (in one file of
 // the source's format, safetensors or GGUF), and fewbit_prepared.json with a hash of every file and
 // of itself. Each expert goes from the mapped source straight into its final place; memory for one
-// expert a thread, packed, and where its codes are not packed as they lie there one or two more. Works in "<output>.partial" with the journal "<output>.partial.journal", so that
-// the same call goes on after any interruption and gives the same bytes; the output appears when it
-// is complete (and verified). Nothing stays of a job that can't succeed: experts that can't be
-// packed, a verification that fails.
+// expert a thread, packed, and where its codes are not packed as they lie there one or two more.
+// Works in "<output>.partial" with the journal "<output>.partial.journal", so that the same call
+// goes on after any interruption and gives the same bytes; the output appears when it is complete
+// (and verified). Nothing stays of a job that can't succeed: experts that can't be packed, a
+// verification that fails.
 //
 // The source is checked first, as `fewbit check` does. A source file has changed when its size,
 // its times of change (of content and of status) or the hash of its header are not what they were.
