@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "canonical/storage.hpp"
+#include "scheme/affine_words.hpp"
 #include "scheme/integer_layout.hpp"
 
 namespace fewbit {
@@ -19,6 +20,11 @@ constexpr Storage storages[] = {
     {[](const Scheme& scheme) { return !scheme.quantized(); }, canonicalize_plain},
     {[](const Scheme& scheme) { return scheme.producer == Producer::bitsandbytes; },
      canonicalize_bitsandbytes},
+    {is_affine_words, canonicalize_affine_words},
+    {[](const Scheme& scheme) {
+       return scheme.weight == DType::i4 && scheme.packing == Packing::nibbles_k;
+     },
+     canonicalize_mx_int4},
     {[](const Scheme& scheme) { return scheme.packing == Packing::quarters_n; },
      canonicalize_ternary},
     {[](const Scheme& scheme) {

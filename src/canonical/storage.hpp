@@ -17,6 +17,12 @@ Result<QuantizedTensor> canonicalize_nvfp4(const Checkpoint& checkpoint, const M
 // E2M1 codes under the names and orders of every producer.
 Result<QuantizedTensor> canonicalize_fp4(const Checkpoint& checkpoint, const Module& module,
                                          std::int64_t fused_expert);
+// The same names and orders with integers of AutoRound's mx_int4.
+Result<QuantizedTensor> canonicalize_mx_int4(const Checkpoint& checkpoint, const Module& module,
+                                             std::int64_t fused_expert);
+// Words along k with a scale and an offset a group: MLX.
+Result<QuantizedTensor> canonicalize_affine_words(const Checkpoint& checkpoint,
+                                                  const Module& module, std::int64_t fused_expert);
 // Integer codes in words or bytes along k, with zero points and act-order.
 Result<QuantizedTensor> canonicalize_integer_rows(const Checkpoint& checkpoint,
                                                   const Module& module, std::int64_t fused_expert);

@@ -70,7 +70,8 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   config.base.data_type = read_data_type(section);
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
   config.format = lower_ascii(format.value_or(""));
-  bool known = config.format.empty() || config.format.find("llm_compressor") != std::string::npos;
+  bool known = config.format.empty() || is_affine_format(config.format) ||
+               config.format.find("llm_compressor") != std::string::npos;
   for (const auto& [name, packing] : formats) {
     if (config.format != name) continue;
     config.packing = packing;

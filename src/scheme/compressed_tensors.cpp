@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // compressed-tensors (llm-compressor), and what auto-round exports under its names.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "core/quote.hpp"
 #include "scheme/compressed_tensors_config.hpp"
@@ -17,13 +22,26 @@ std::optional<DType> activation_of(const CtArgs& args) {
   return std::nullopt;
 }
 
+// data_type of AutoRound's block, with " and " between it and others that extra_config names:
+// nothing in the tensors tells codes of 4-bit integers from 4-bit floats.
 std::string auto_round_type(const Declared& declared) {
+  std::vector<std::string> types;
+  const auto add = [&](const Json& block) {
+    const Json* type = block.is_object() ? block.find("data_type") : nullptr;
+    if (type == nullptr || type->as_string() == nullptr) return;
+    if (std::find(types.begin(), types.end(), *type->as_string()) == types.end()) {
+      types.push_back(*type->as_string());
+    }
+  };
   for (const Declaration& one : declared.all) {
     if (one.producer != Producer::auto_round) continue;
-    const Json* type = one.block->find("data_type");
-    if (type != nullptr && type->as_string() != nullptr) return *type->as_string();
+    add(*one.block);
+    const Json* layers = one.block->is_object() ? one.block->find("extra_config") : nullptr;
+    if (layers == nullptr || layers->as_object() == nullptr) break;
+    for (const auto& [name, layer] : *layers->as_object()) add(layer);
+    break;
   }
-  return "";
+  return fmt::format("{}", fmt::join(types, " and "));
 }
 
 class CtReader {
@@ -44,7 +62,7 @@ class CtReader {
     } else if (packed != nullptr) {
       claim_packed(draft, *packed);
     } else if (config_ && is_int8(draft)) {
-      if (!refuse_all(draft, DType::i8)) claim_int8(draft, producer_, options(draft));
+      if (!refuse_all(draft, DType::i8)) claim_int8(inventory_, draft, producer_, options(draft));
     } else if (config_ && !config_->obstacle().empty() && is_fp8(draft)) {
       refuse_all(draft, DType::f8_e4m3);
     }
@@ -129,11 +147,27 @@ class CtReader {
              DType::f6_e2m3);
       return;
     }
-    if (auto_round_type_.starts_with("mx_int")) {
+    if (auto_round_type_ == "mx_int4") {
+      claim_mx_int4(draft);
+      return;
+    }
+    if (auto_round_type_.find("mx_int") != std::string::npos) {
       refuse(draft, fmt::format("AutoRound data_type {} is not readable", quote(auto_round_type_)));
       return;
     }
     claim_fp4(inventory_, draft, producer_, options(draft).activation);
+  }
+
+  // Stored as MXFP4 is, with other codes.
+  void claim_mx_int4(Draft& draft) {
+    claim_fp4(inventory_, draft, producer_, std::nullopt);
+    Scheme& scheme = draft.module.scheme;
+    scheme.weight = DType::i4;
+    scheme.packing = Packing::nibbles_k;
+    const bool mx = scheme.scale && scheme.scale->dtype == DType::f8_e8m0;
+    if (!draft.module.unreadable.empty() || mx) return;
+    draft.module.unreadable = "AutoRound mx_int4 with " + draft.module.evidence +
+                              ", expected exponents (u8) for groups of 32";
   }
 
   Inventory& inventory_;

@@ -98,8 +98,11 @@ class Check {
     if (!sharing_fits({args.strategy, args.group_size, args.block}, module)) {
       differs("config-strategy", fmt::format("strategy {}", quote(args.strategy)));
     }
-    if (draft.has("weight_g_idx") && args.act_order != ActOrder::group) {
+    const bool groups = scheme.act_order == ActOrder::group;
+    if (groups && args.act_order != ActOrder::group) {
       differs("config-actorder", "no actorder of groups, but weight_g_idx is there");
+    } else if (!groups && args.act_order == ActOrder::group) {
+      differs("config-actorder", "actorder of groups, but weight_g_idx is -1 everywhere");
     }
     if (args.symmetric) compare_zeros(draft, group);
   }

@@ -80,6 +80,16 @@ bool is_mlx(std::string_view name, const Json& block) {
          block.find("quant_method") == nullptr && block.find("quant_algo") == nullptr;
 }
 
+// AutoRound's block says it already, where MLX is the layout that it wrote.
+bool exports_mlx(const Declared& declared) {
+  return std::any_of(declared.all.begin(), declared.all.end(), [](const Declaration& one) {
+    if (one.producer != Producer::auto_round || !one.block->is_object()) return false;
+    const Json* format = one.block->find("packing_format");
+    return format != nullptr && format->as_string() != nullptr &&
+           format->as_string()->ends_with("mlx");
+  });
+}
+
 // "quantization" and "quantize" also name what codecs do with sounds and images.
 bool is_of_a_codec(const ConfigPlace& place, const Json::Member& member) {
   constexpr std::string_view words[] = {"audio", "codec", "speech", "vocoder", "vision", "image"};
@@ -116,6 +126,7 @@ void declare_member(Declared& declared, const std::shared_ptr<const Json>& file,
     }
     case QuantizationKey::block:
       if (is_mlx(name, value)) {
+        if (exports_mlx(declared)) break;
         declared.all.insert(declared.all.begin(), {Producer::unknown, "MLX", where, file, &value});
         break;
       }

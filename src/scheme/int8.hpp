@@ -16,6 +16,7 @@ struct IntegerOptions {
 };
 
 // Claims the draft, or refuses it with what does not fit.
-void claim_int8(Draft& draft, Producer producer, const IntegerOptions& options);
+void claim_int8(const Inventory& inventory, Draft& draft, Producer producer,
+                const IntegerOptions& options);
 
 }  // namespace fewbit

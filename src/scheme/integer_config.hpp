@@ -36,6 +36,11 @@ struct IntegerConfig {
   std::vector<Error> problems;  // values of the wrong kind, which are ignored
 };
 
+// AutoRound's names of MLX's layout, which has no words of GPTQ or AWQ.
+constexpr bool is_affine_format(std::string_view format) {
+  return format == "auto_round:mlx" || format == "mlx";
+}
+
 // Empty when the block is another producer's.
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration);
 // What the config says of one module: its rule, else the same for all.

@@ -77,7 +77,8 @@ std::string read_zero_points(const Draft& draft, const IntegerOptions& options, 
                      shape_text(plain));
 }
 
-std::string read_act_order(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+std::string read_act_order(const Inventory& inventory, const Draft& draft,
+                           const IntegerOptions& options, Scheme& scheme) {
   const Module& module = draft.module;
   const TensorInfo* g_idx = integer_part(draft, "weight_g_idx");
   if (g_idx == nullptr) {
@@ -87,21 +88,25 @@ std::string read_act_order(const Draft& draft, const IntegerOptions& options, Sc
     scheme.act_order = options.act_order;
     return "";
   }
-  scheme.act_order = ActOrder::group;
   const Shape shape = one_matrix(module, g_idx->shape);
-  if (g_idx->dtype == DType::i32 && shape == Shape{module.k}) return "";
+  const bool fits = g_idx->dtype == DType::i32 && shape == Shape{module.k};
+  const bool unset = fits && is_unset_group_index(inventory, *g_idx);
+  const bool ordered = options.act_order == ActOrder::static_groups;
+  scheme.act_order = !unset ? ActOrder::group : ordered ? options.act_order : ActOrder::none;
+  if (fits) return "";
   return fmt::format("weight_g_idx {}, expected i32 [{}]", text(*g_idx), module.k);
 }
 
 constexpr std::string_view known_suffixes[] = {
-    "weight",       "weight_packed",     "packed",          "weight_scale", "scale",
-    "weight_shape", "weight_zero_point", "shape",           "zero_point",   "weight_g_idx",
-    "g_idx",        "input_scale",       "input_zero_point"};
+    "weight",       "weight_packed",     "packed", "weight_scale", "scale",
+    "weight_shape", "weight_zero_point", "shape",  "zero_point",   "weight_g_idx",
+    "g_idx"};
 
 std::string find_unknown(const Module& module) {
   for (const Module::Part& part : module.parts) {
     const auto end = std::end(known_suffixes);
-    const bool known = std::find(std::begin(known_suffixes), end, part.suffix) != end;
+    const bool known = std::find(std::begin(known_suffixes), end, part.suffix) != end ||
+                       is_activation_suffix(part.suffix);
     if (!known && is_quantization_suffix(part.suffix)) {
       return fmt::format("{} beside integer codes: what it does to the weights is not known",
                          part.suffix);
@@ -112,6 +117,14 @@ std::string find_unknown(const Module& module) {
 
 }  // namespace
 
+bool is_unset_group_index(const Inventory& inventory, const TensorInfo& g_idx) {
+  if (g_idx.dtype != DType::i32 || inventory.checkpoint == nullptr) return false;
+  const Tensor tensor = inventory.checkpoint->tensor(g_idx);
+  const auto bytes = tensor.view.bytes;
+  return !bytes.empty() && std::all_of(bytes.begin(), bytes.end(),
+                                       [](std::byte byte) { return byte == std::byte{0xFF}; });
+}
+
 const TensorInfo* integer_part(const Draft& draft, std::string_view suffix) {
   const TensorInfo* found = draft.tensor(suffix);
   constexpr std::string_view prefix = "weight_";
@@ -119,14 +132,16 @@ const TensorInfo* integer_part(const Draft& draft, std::string_view suffix) {
   return draft.tensor(suffix.substr(prefix.size()));
 }
 
-std::string read_integer_parts(const Draft& draft, const IntegerOptions& options, Scheme& scheme) {
+std::string read_integer_parts(const Inventory& inventory, const Draft& draft,
+                               const IntegerOptions& options, Scheme& scheme) {
   if (std::string odd = find_unknown(draft.module); !odd.empty()) return odd;
   if (std::string odd = read_scale(draft, options, scheme); !odd.empty()) return odd;
   if (std::string odd = read_zero_points(draft, options, scheme); !odd.empty()) return odd;
-  return read_act_order(draft, options, scheme);
+  return read_act_order(inventory, draft, options, scheme);
 }
 
-void claim_int8(Draft& draft, Producer producer, const IntegerOptions& options) {
+void claim_int8(const Inventory& inventory, Draft& draft, Producer producer,
+                const IntegerOptions& options) {
   Module& module = draft.module;
   const TensorInfo& weight = *draft.tensor("weight");
   Scheme scheme;
@@ -138,7 +153,7 @@ void claim_int8(Draft& draft, Producer producer, const IntegerOptions& options) 
     module.n = weight.shape[weight.shape.size() - 2];
     module.k = weight.shape.back();
     if (weight.shape.size() == 3) module.experts = weight.shape[0];
-    odd = read_integer_parts(draft, options, scheme);
+    odd = read_integer_parts(inventory, draft, options, scheme);
   } else {
     odd = fmt::format("weight {}, expected [rows, columns]", text(weight));
   }

@@ -8,7 +8,8 @@ namespace fewbit {
 
 // Fills scale, zero points and act-order of `scheme` for codes [n, k] of draft.module. Returns what
 // does not fit, with both sides; empty when all does.
-std::string read_integer_parts(const Draft& draft, const IntegerOptions& options, Scheme& scheme);
+std::string read_integer_parts(const Inventory& inventory, const Draft& draft,
+                               const IntegerOptions& options, Scheme& scheme);
 
 // The part under its name behind a dot, or the one behind an underscore of fused experts:
 // "weight_scale" or "scale". nullptr when there is neither.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/quote.hpp"
+#include "scheme/affine_words.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/integer_config.hpp"
 #include "scheme/integer_layout.hpp"
@@ -22,6 +23,10 @@ std::string number_or_none(std::optional<std::int64_t> value) {
 
 std::string group_text(std::int64_t size) {
   return size == 0 ? "whole rows" : fmt::format("{}", size);
+}
+
+bool is_ours(const Module& module) {
+  return is_integer_words(module.scheme.packing) || is_affine_words(module.scheme);
 }
 
 // A group as long as the row, or longer, is the whole row.
@@ -45,7 +50,16 @@ void check_sizes(const IntegerConfig& config, const IntegerSpec& spec, const Mod
 }
 
 void check_layout(const IntegerConfig& config, const Module& module, FindingGroups& groups) {
-  if (!config.packing) return;
+  const bool affine = is_affine_words(module.scheme);
+  const bool says_affine = is_affine_format(config.format);
+  if (says_affine != affine && (says_affine || !config.format.empty())) {
+    groups.add(module.role, {Level::warning, "config-format", module.name,
+                             fmt::format("format {} by {}", quote(config.format), config.where),
+                             affine ? "MLX words by the tensors: " + module.evidence
+                                    : "no MLX words by the tensors: " + module.evidence});
+    return;
+  }
+  if (!config.packing || affine) return;
   const bool along_k =
       *config.packing == Packing::words_k || *config.packing == Packing::words_k_minus;
   const bool same = along_k ? module.scheme.packing == Packing::words_k ||
@@ -104,7 +118,7 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   const bool plain = !module.scheme.quantized();
   if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
   if (plain && is_prediction(inventory, module)) return;
-  if (!plain && !is_integer_words(module.scheme.packing)) return;
+  if (!plain && !is_ours(module)) return;
   const std::string exclusion = exclusion_of(config, module);
   if (!plain && !exclusion.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
@@ -144,9 +158,10 @@ void check_integer_words(Inventory& inventory) {
   for (const Draft& draft : inventory.drafts) {
     check_data_type(config, draft.module, types);
     check_exclusion(inventory, config, draft.module, groups);
-    if (!is_integer_words(draft.module.scheme.packing)) continue;
+    if (!is_ours(draft.module)) continue;
     any = true;
-    check_sizes(config, spec_of(config, draft.module.name), draft.module, groups);
+    if (is_integer_words(draft.module.scheme.packing))
+      check_sizes(config, spec_of(config, draft.module.name), draft.module, groups);
     check_layout(config, draft.module, groups);
     check_zeros(inventory, config, draft, groups);
   }

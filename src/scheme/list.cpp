@@ -8,6 +8,7 @@ std::span<const Reader> readers() {
   static constexpr Reader list[] = {
       {Producer::gguf, claim_gguf, nullptr},
       {Producer::unquantized, claim_masks, nullptr},
+      {Producer::auto_round, claim_affine_words, nullptr},
       {Producer::unknown, claim_named_tensors, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
       {Producer::nf3, claim_nf3, check_nf3},

@@ -23,6 +23,11 @@ TensorName split_tensor_name(std::string_view name);
 // Whether a suffix belongs to quantized storage (scales, zero points, packed codes …), and not to
 // plain weights, biases or key/value scales.
 bool is_quantization_suffix(std::string_view suffix);
+// Scales, ranges and zero points of quantized activations under all names that producers give them:
+// they say nothing of the weights.
+bool is_activation_suffix(std::string_view suffix);
+// Those of them that are a scale of the inputs.
+bool is_activation_scale(std::string_view suffix);
 // Whether a suffix holds the codes or values of the matrix itself.
 bool is_weight_suffix(std::string_view suffix);
 bool has_weight(const Module& module);

@@ -70,7 +70,7 @@ class Claim {
     const std::int64_t words = packed.shape.back();
     if (module.n < 1 || words < 1) return "packed codes of shape " + shape_text(packed.shape);
     if (std::string odd = read_columns(words); !odd.empty()) return odd;
-    return read_integer_parts(draft_, options_, scheme_);
+    return read_integer_parts(inventory_, draft_, options_, scheme_);
   }
 
   // Sets k and the width.

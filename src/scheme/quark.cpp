@@ -64,7 +64,7 @@ void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activa
   if (weight->dtype == DType::i8) {
     IntegerOptions options;
     options.activation = activation;
-    claim_int8(draft, Producer::quark, options);
+    claim_int8(inventory, draft, Producer::quark, options);
   } else if (weight->dtype == DType::u8 && is_mxfp6(*weight, *scale)) {
     refuse_mxfp6(inventory, draft);
   } else if (weight->dtype == DType::u8) {

@@ -52,6 +52,9 @@ struct Inventory {
 // Zero points that compressed-tensors left beside symmetric weights: nothing but zeros.
 bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::string_view suffix);
 
+// Group numbers of columns that were never set, -1 everywhere: groups are runs of columns.
+bool is_unset_group_index(const Inventory& inventory, const TensorInfo& g_idx);
+
 struct Reader {
   Producer producer;
   void (*claim)(Inventory&);
@@ -93,6 +96,7 @@ void claim_masks(Inventory& inventory);
 
 // One function a file.
 void claim_gguf(Inventory& inventory);
+void claim_affine_words(Inventory& inventory);  // MLX's layout, of AutoRound
 void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
 void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound

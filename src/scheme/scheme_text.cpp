@@ -37,9 +37,10 @@ std::string format_name(const Scheme& scheme) {
       return mx ? "MXFP8" : "FP8";
     case DType::nf3:
       return "NF3";
+    case DType::i4:
+      return mx ? "MXINT4" : "INT4";
     case DType::u2:
     case DType::u3:
-    case DType::i4:
     case DType::u4:
     case DType::i8:
     case DType::u8:

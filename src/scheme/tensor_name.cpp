@@ -121,9 +121,20 @@ constexpr Suffix underscore_suffixes[] = {
     {"zero_point", SuffixKind::quantization},
     {"g_idx", SuffixKind::quantization},
     {"input_scale", SuffixKind::quantization},
+    {"input_scale_2", SuffixKind::quantization},
     {"input_global_scale", SuffixKind::quantization},
+    {"input_zero_point", SuffixKind::quantization},
+    {"input_amax", SuffixKind::quantization},
+    {"input_scale_ub", SuffixKind::quantization},
+    {"activation_scale", SuffixKind::quantization},
+    {"qscale_act", SuffixKind::quantization},
     {"pre_quant_scale", SuffixKind::quantization},
 };
+
+constexpr std::string_view activation_scales[] = {"input_scale",        "input_scale_2",
+                                                  "input_global_scale", "input_scale_ub",
+                                                  "activation_scale",   "qscale_act"};
+constexpr std::string_view activation_others[] = {"input_zero_point", "input_amax"};
 
 const Suffix* find_suffix(std::string_view text) {
   for (const Suffix& suffix : dot_suffixes) {
@@ -153,6 +164,26 @@ bool split_fused(std::string_view name, TensorName& out) {
   return false;
 }
 
+bool is_linear_layer(std::string_view module) {
+  constexpr std::string_view short_names[] = {"w1", "w2", "w3", "wq", "wk", "wv", "wo", "lm_head"};
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  return last.ends_with("_proj") ||
+         std::find(std::begin(short_names), std::end(short_names), last) != std::end(short_names);
+}
+
+// "self_attn.q_proj_activation_scale" -> "self_attn.q_proj" + "activation_scale": Mistral's FP8
+// releases put an underscore before it also in linear layers.
+bool split_activation(std::string_view name, TensorName& out) {
+  for (const std::string_view suffix : activation_scales) {
+    if (name.size() <= suffix.size() + 1 || !name.ends_with(suffix)) continue;
+    const std::string_view module = name.substr(0, name.size() - suffix.size() - 1);
+    if (name[module.size()] != '_' || !is_linear_layer(module)) continue;
+    out = {std::string(module), std::string(suffix)};
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TensorName split_tensor_name(std::string_view name) {
@@ -162,7 +193,7 @@ TensorName split_tensor_name(std::string_view name) {
     if (name[dot] == '.') return {std::string(name.substr(0, dot)), std::string(suffix.text)};
   }
   TensorName fused;
-  if (split_fused(name, fused)) return fused;
+  if (split_fused(name, fused) || split_activation(name, fused)) return fused;
   return {std::string(name), "weight"};
 }
 
@@ -171,6 +202,17 @@ bool is_quantization_suffix(std::string_view suffix) {
   if (known == nullptr) return false;
   return known->kind == SuffixKind::quantization ||
          (known->kind == SuffixKind::weight && suffix != "weight");
+}
+
+bool is_activation_scale(std::string_view suffix) {
+  return std::find(std::begin(activation_scales), std::end(activation_scales), suffix) !=
+         std::end(activation_scales);
+}
+
+bool is_activation_suffix(std::string_view suffix) {
+  return is_activation_scale(suffix) ||
+         std::find(std::begin(activation_others), std::end(activation_others), suffix) !=
+             std::end(activation_others);
 }
 
 bool is_weight_suffix(std::string_view suffix) {

@@ -2,6 +2,7 @@
 // Whether the parts of a checkpoint fit together.
 #include <algorithm>
 
+#include "scheme/affine_words.hpp"
 #include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/part_of_model.hpp"
@@ -39,9 +40,12 @@ void validate_module(Validation& validation, const Module& module) {
   } else if (four_bit) {
     validate_fp4_factor(validation, module);
   }
-  if (module.scheme.packing == Packing::words_row || module.scheme.weight == DType::i8) {
+  const bool affine = is_affine_words(module.scheme);
+  if ((module.scheme.packing == Packing::words_row && !affine) ||
+      module.scheme.weight == DType::i8) {
     validate_integer_rows(validation, module);
   }
+  if (affine) validate_affine(validation, module);
   if (is_integer_words(module.scheme.packing)) validate_integer(validation, module);
 }
 

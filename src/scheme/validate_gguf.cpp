@@ -69,6 +69,7 @@ struct Counts {
   std::uint64_t no_number = 0;  // NaN or infinite
   std::uint64_t sign_bit = 0;   // of a type without a sign
   std::uint64_t zero = 0;
+  std::uint64_t read_as_zero = 0;  // NaN as e4m3, but a zero for all who read the blocks
   // Of the magnitudes that are numbers, as bits, which have their order.
   std::uint32_t largest = 0;
 
@@ -109,7 +110,7 @@ void count_scale(Field field, const std::byte* bytes, Counts& counts) {
       if (first != 0xFFU) counts.keep(first);
       break;
     case Field::ue4m3:
-      counts.no_number += first == 0x7FU ? 1U : 0U;
+      counts.read_as_zero += first == 0x7FU ? 1U : 0U;
       counts.sign_bit += first >> 7;
       counts.zero += first == 0 ? 1U : 0U;
       if ((first & 0x7FU) != 0x7FU) counts.keep(first & 0x7FU);
@@ -148,6 +149,24 @@ double value_of(Field field, std::uint32_t magnitude) {
   return 0;
 }
 
+// The largest weight of MXFP4 blocks: an exponent, and two codes in each of 16 bytes.
+double largest_of_mxfp4(std::span<const std::byte> data) {
+  constexpr std::size_t block_bytes = 17;
+  constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  double largest = 0;
+  for (std::size_t block = 0; block + block_bytes <= data.size(); block += block_bytes) {
+    const auto exponent = std::to_integer<std::uint8_t>(data[block]);
+    if (exponent == 0xFFU) continue;
+    unsigned code = 0;
+    for (const std::byte byte : data.subspan(block + 1, block_bytes - 1)) {
+      const auto both = std::to_integer<unsigned>(byte);
+      code = std::max({code, both & 7U, both >> 4 & 7U});
+    }
+    largest = std::max(largest, magnitudes[code] * double{f8_e8m0_to_f32(exponent)});
+  }
+  return largest;
+}
+
 // No weight is above `scale` * `most` * `factor`.
 struct Sizes {
   double scale = 0;
@@ -163,6 +182,13 @@ Sizes validate_scales(Validation& validation, const Module& module, const Tensor
   const Tensor tensor = validation.checkpoint.tensor(weight);
   const Counts counts =
       count_scales(tensor.view.bytes, static_cast<std::size_t>(weight.blocks->block_bytes), *field);
+  Sizes sizes{value_of(field->field, counts.largest), field->most};
+  // The largest code need not stand in the block with the largest scale: what f32 holds is no
+  // error.
+  const bool too_large = sizes.scale * sizes.most > double{std::numeric_limits<float>::max()};
+  if (field->field == Field::e8m0 && too_large) {
+    sizes.most = largest_of_mxfp4(tensor.view.bytes) / sizes.scale;
+  }
   validation.checkpoint.release(weight);
   const auto add = [&](Level level, const char* rule, std::uint64_t count, const char* what) {
     if (count == 0) return;
@@ -173,10 +199,14 @@ Sizes validate_scales(Validation& validation, const Module& module, const Tensor
   add(Level::error, "scale-nan", counts.no_number, "NaN or infinite");
   add(Level::warning, "scale-negative", counts.sign_bit,
       "signed bytes of an unsigned type, whose sign is ignored");
+  if (counts.read_as_zero > 0) {
+    add(Level::warning, "scale-zero", counts.read_as_zero,
+        "the byte 0x7f, which is read as zero: their weights are erased");
+  }
   if (counts.zero == counts.scales) {
     add(Level::warning, "scale-zero", counts.zero, "zero: the tensor is erased");
   }
-  return {value_of(field->field, counts.largest), field->most};
+  return sizes;
 }
 
 // The largest of them.

@@ -10,6 +10,7 @@
 
 #include "core/checked.hpp"
 #include "scheme/bitsandbytes_state.hpp"
+#include "scheme/largest_weight.hpp"
 #include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
@@ -47,6 +48,10 @@ double largest_code(const Scheme& scheme) {
     case DType::f8_e5m2:
     case DType::f8_e5m2fnuz:
       return 57344;
+    case DType::i4:
+      // Quarters of mx_int4.
+      if (scheme.scale && scheme.scale->dtype == DType::f8_e8m0) return 1.75;
+      return 8;
     case DType::nf3:
     case DType::nf4:
       return 1;
@@ -120,6 +125,7 @@ class ModuleScales {
             "one scale a weight: only one of them is applied");
       }
       if (!global) first = part.suffix;
+      if (!global) scale_type_ = meaning(module_, *info);
       const auto counts = count(*info);
       if (!counts || counts->values == 0) continue;
       if (global) {
@@ -257,6 +263,11 @@ class ModuleScales {
     // Of codes that are not decoded no weight is known.
     if (!seen_ || exponents_ || !module_.unreadable.empty()) return;
     size_ = largest_ * global_ * largest_code(module_.scheme);
+    // The largest code need not stand beside the largest scale: what f32 holds is no error.
+    if (size_ > double(std::numeric_limits<float>::max())) {
+      size_ = largest_stored_weight(validation_.checkpoint, module_, scale_type_, global_)
+                  .value_or(size_);
+    }
     // A scale of 1 everywhere: codes that were rounded without one.
     const bool none = largest_ == 1.0 && global_ == 1.0;
     const bool large = size_ > implausible_weight && !none;
@@ -303,6 +314,7 @@ class ModuleScales {
   double global_ = 1;
   double size_ = 0;  // the largest weight, without pre_quant_scale
   const TensorInfo* global_info_ = nullptr;
+  DType scale_type_ = DType::f32;  // what its bytes mean
   bool seen_ = false;
   bool exponents_ = false;
 

@@ -55,6 +55,8 @@ void validate_activation_scales(Validation& validation, const Module& module);
 void validate_fp4_factor(Validation& validation, const Module& module);
 // Group numbers, zero points and the stored shape of integer codes along k.
 void validate_integer_rows(Validation& validation, const Module& module);
+// Offsets of MLX's groups.
+void validate_affine(Validation& validation, const Module& module);
 // Scales inside the blocks of a GGUF tensor, and the factor beside it.
 void validate_gguf(Validation& validation, const Module& module);
 // The largest scales of all experts, compared with each other.

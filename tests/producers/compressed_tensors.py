@@ -162,8 +162,17 @@ def words():
 def odd_parts():
     unset = integers("ct-int4-g-idx-unset")
     unset.tensors[f"{EXPERT}up_proj.weight_g_idx"] = np.full(64, -1, np.int32)
-    unset.warnings = ("config-actorder",)
+    unset.absent = ("config-actorder",)
+    unset.schemes[f"{EXPERT}up_proj"] = "bf16 scale a group of 32)"
     yield unset
+    unset = integers("ct-int4-g-idx-unset-weight-order", config(args(actorder="weight")))
+    unset.tensors[f"{EXPERT}up_proj.weight_g_idx"] = np.full(64, -1, np.int32)
+    yield unset
+    said = integers("ct-fault-g-idx-unset-of-groups", config(args(actorder="group")), order=True)
+    said.tensors[f"{EXPERT}up_proj.weight_g_idx"][:] = -1
+    said.values, said.faults = {}, ("config-actorder",)
+    said.said = ("actorder of groups, but weight_g_idx is -1 everywhere",)
+    yield said
     zeros = integers("ct-int4-old-zero-points-of-zero")
     for name, scale in list(zeros.tensors.items()):
         if name.endswith("weight_scale"):

@@ -186,6 +186,25 @@ def implausible():
         yield case
 
 
+def read_as_zero(case):
+    """The byte that is NaN in e4m3."""
+    case.tensors["blk.0.ffn_up_exps.weight"][1].reshape(-1)[0] = 0x7F
+    case.values = {}
+
+
+def last_exponent():
+    """2^127 times codes of 1 is a number that f32 holds, times a code of 6 it is none."""
+    for name, code, rules in [("of-ones", 2, ("scale-direction",)), ("of-sixes", 7, ("scale-direction",))]:
+        case = moe(f"fault-gguf-last-exponent-{name}", "MXFP4")
+        tensor = "blk.0.ffn_up_exps.weight"
+        data = case.tensors[tensor][1].copy()
+        block = data.reshape(-1)[:17]
+        block[0], block[1:] = 254, code * 0x11
+        case.tensors[tensor] = ("MXFP4", data)
+        case.values, case.faults, case.refused = {}, rules, code == 7
+        yield case
+
+
 def scales():
     yield from implausible()
     for kind in [*ENCODED[3:], *DECODED, *LATTICE]:
@@ -194,6 +213,8 @@ def scales():
         yield no_number_of_hand_made(f"fault-gguf-scale-nan-{kind.lower().replace(' ', '-')}", kind)
     yield with_fault(lambda name: moe(name, "Q4_0"), "gguf", "scale-zero", erased)
     yield with_fault(lambda name: nvfp4(name, [1, 2]), "gguf", "scale-negative", signed)
+    yield with_fault(lambda name: nvfp4(name, [1, 2]), "gguf-0x7f", "scale-zero", read_as_zero)
+    yield from last_exponent()
     alone = with_fault(lambda name: nvfp4(name, [1, 1]), "gguf", "gguf-factor-missing", lambda c: None, ("gguf-factor-missing",))
     del alone.tensors["blk.0.ffn_up_exps.scale"]
     yield alone

@@ -104,6 +104,19 @@ def transposed(name, model_type, quantized=("gate_up", "down")):
     return Case(name, tensors, config, {}, dict.fromkeys(values, "ModelOpt NVFP4"), values)
 
 
+def last_exponent(name, code, faults):
+    """2^127 beside codes of 1 is a weight that f32 holds, beside a code of 6 it is none."""
+    case = deepseek(name)
+    module = "layers.2.ffn.experts.0.w1"
+    packed, scale = case.tensors[f"{module}.weight"].view(np.uint8), case.tensors[f"{module}.scale"].view(np.uint8)
+    packed[3, 16:32], scale[3, 1] = code * 0x11, 254
+    case.values[f"{module}.weight"][3, 32:64] = E2M1[code] * 2.0**127
+    case.faults, case.refused = faults, E2M1[code] > 1.5
+    if code == 2:
+        case.faults, case.warnings = (), faults
+    return case
+
+
 def good():
     yield gpt_oss("mxfp4-gpt-oss")
     yield gpt_oss("mxfp4-gpt-oss-e8m0-type", scale_type=ml_dtypes.float8_e8m0fnu)
@@ -113,6 +126,12 @@ def good():
     yield deepseek("mxfp4-deepseek-v4-without-config", config={})
     yield transposed("nvfp4-transposed-llama4", "llama4")
     yield transposed("nvfp4-transposed-gpt-oss", "gpt_oss")
+
+
+def largest():
+    """Of the codes that stand beside the largest scale."""
+    for code, text in [(2, "1"), (3, "1.5"), (7, "6")]:
+        yield last_exponent(f"mxfp4-fault-last-exponent-of-{text}", code, ("scale-direction",))
 
 
 def broken(name, rules, change, case=None):
@@ -164,4 +183,5 @@ def faults():
 
 def cases():
     yield from good()
+    yield from largest()
     yield from faults()

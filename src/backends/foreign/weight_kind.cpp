@@ -6,6 +6,7 @@
 
 #include "backends/foreign/rules.hpp"
 #include "core/checked.hpp"
+#include "scheme/affine_words.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -56,7 +57,9 @@ WeightKind fp8_kind(const ScaleSpec& scale) {
 }  // namespace
 
 WeightKind weight_kind(const Scheme& scheme) {
-  if (scheme.ggml_type || scheme.pre_quant_scale) return WeightKind::other;
+  if (scheme.ggml_type || scheme.pre_quant_scale || is_affine_words(scheme)) {
+    return WeightKind::other;
+  }
   if (!scheme.scale) {
     const bool plain = scheme.weight == DType::bf16 || scheme.weight == DType::f16;
     return plain ? WeightKind::plain : WeightKind::other;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheme/affine_words.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "core/checked.hpp"
+#include "core/float_types.hpp"
+#include "scheme/integer_config.hpp"
+#include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
+
+namespace fewbit {
+namespace {
+
+constexpr std::string_view own_parts[] = {"weight", "scales", "biases"};
+
+bool is_ours(const Draft& draft) {
+  const TensorInfo* weight = draft.tensor("weight");
+  return weight != nullptr && weight->dtype == DType::u32 && draft.has("scales") &&
+         draft.has("biases");
+}
+
+std::optional<DType> type_of(std::optional<int> bits) {
+  switch (bits.value_or(0)) {
+    case 2:
+      return DType::u2;
+    case 3:
+      return DType::u3;
+    case 4:
+      return DType::u4;
+    case 5:
+      return DType::u5;
+    case 6:
+      return DType::u6;
+    case 8:
+      return DType::u8;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string text(const TensorInfo& info) {
+  return fmt::format("{} {}", dtype_name(info.dtype), shape_text(info.shape));
+}
+
+class Claim {
+ public:
+  Claim(Draft& draft, const IntegerConfig& config)
+      : draft_(draft),
+        spec_(spec_of(config, draft.module.name)),
+        where_(config.where),
+        weight_(*draft.tensor("weight")),
+        scales_(*draft.tensor("scales")),
+        biases_(*draft.tensor("biases")) {
+    scheme_.producer = Producer::auto_round;
+    scheme_.packing = Packing::words_row;
+    scheme_.weight = type_of(spec_.bits).value_or(DType::u4);
+  }
+
+  void run() {
+    std::string why = obstacle();
+    draft_.refuse(scheme_, std::move(why));
+  }
+
+ private:
+  std::string obstacle() {
+    Module& module = draft_.module;
+    if (!type_of(spec_.bits)) {
+      return fmt::format("MLX words of {}, expected 2, 3, 4, 5, 6 or 8 bits in {}",
+                         spec_.bits ? fmt::format("{} bits", *spec_.bits) : "unknown width",
+                         where_);
+    }
+    const Shape& shape = weight_.shape;
+    const bool stacked = shape.size() == 3 && module.expert == all_experts;
+    if (shape.size() != 2 && !stacked) {
+      return fmt::format("MLX words of shape {}, expected [rows, words]", shape_text(shape));
+    }
+    module.n = shape[shape.size() - 2];
+    if (stacked) module.experts = shape[0];
+    const std::string odd = unapplied_text(draft_, "MLX", own_parts);
+    return odd.empty() ? read_groups() : odd;
+  }
+
+  // Sets k and the groups.
+  std::string read_groups() {
+    Module& module = draft_.module;
+    const auto bits = std::int64_t{*spec_.bits};
+    const auto total = checked_mul(weight_.shape.back(), std::int64_t{32});
+    Shape grid = weight_.shape;
+    grid.back() = scales_.shape.empty() ? 0 : scales_.shape.back();
+    const bool whole = total && *total > 0 && *total % bits == 0;
+    const std::int64_t k = whole ? *total / bits : 0;
+    const bool groups = whole && grid.back() > 0 && k % grid.back() == 0;
+    if (!groups || scales_.shape != grid || biases_.shape != grid) return misfit(k);
+    const std::int64_t size = k / grid.back();
+    if (spec_.group_size && *spec_.group_size != 0 && *spec_.group_size != size) return misfit(k);
+    if (!is_16_or_32_bit_float(scales_.dtype) || !is_16_or_32_bit_float(biases_.dtype)) {
+      return fmt::format("scales {} and biases {}, expected f16, bf16 or f32", text(scales_),
+                         text(biases_));
+    }
+    module.k = k;
+    scheme_.scale = ScaleSpec{scales_.dtype, Granularity{1, size}};
+    return "";
+  }
+
+  std::string misfit(std::int64_t k) const {
+    return fmt::format(
+        "weight {} of {} bits ({} columns) with scales {} and biases {}, expected "
+        "both [{}, columns / {}]",
+        text(weight_), *spec_.bits, k, text(scales_), text(biases_), draft_.module.n,
+        spec_.group_size ? std::to_string(*spec_.group_size) : "group size");
+  }
+
+  Draft& draft_;
+  IntegerSpec spec_;
+  const std::string& where_;
+  const TensorInfo& weight_;
+  const TensorInfo& scales_;
+  const TensorInfo& biases_;
+  Scheme scheme_;
+};
+
+}  // namespace
+
+void claim_affine_words(Inventory& inventory) {
+  const Declaration* first = inventory.declared.first();
+  if (first == nullptr || first->producer != Producer::auto_round) return;
+  const IntegerConfig config = read_auto_round_config(*first);
+  for (Draft& draft : inventory.drafts) {
+    if (!draft.claimed && is_ours(draft)) Claim(draft, config).run();
+  }
+}
+
+}  // namespace fewbit
