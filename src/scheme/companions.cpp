@@ -15,11 +15,8 @@ namespace {
 // Of models, not of quantizers: beside routers and embeddings.
 constexpr std::string_view models_own[] = {"e_score_correction_bias", "expert_bias", "moe_statics"};
 
-// Of the activations, and what only repeats what the codes say.
-constexpr std::string_view input_parts[] = {
-    "input_scale",      "input_scale_2",     "input_global_scale", "input_zero_point",
-    "input_amax",       "output_zero_point", "qscale_act",         "input_scale_ub",
-    "activation_scale", "weight_amax",       "weight_shape"};
+// Of the outputs, and what only repeats what the codes say.
+constexpr std::string_view free_parts[] = {"output_zero_point", "weight_amax", "weight_shape"};
 
 bool is_models_own(std::string_view name) {
   const std::vector<std::string_view> parts = split_dots(name);
@@ -64,7 +61,8 @@ std::string_view unapplied_part(const Draft& draft, std::span<const std::string_
   for (const Module::Part& part : draft.module.parts) {
     const auto is_it = [&](std::string_view name) { return name == part.suffix; };
     const bool known = std::any_of(applied.begin(), applied.end(), is_it) ||
-                       std::any_of(std::begin(input_parts), std::end(input_parts), is_it);
+                       std::any_of(std::begin(free_parts), std::end(free_parts), is_it) ||
+                       is_activation_suffix(part.suffix);
     if (!known && is_quantization_suffix(part.suffix) && !is_weight_suffix(part.suffix)) {
       return part.suffix;
     }

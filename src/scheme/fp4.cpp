@@ -16,9 +16,8 @@ constexpr std::string_view code_names[] = {"weight", "weight_packed", "packed", 
 constexpr std::string_view scale_names[] = {"weight_scale", "scale", "scales"};
 constexpr std::string_view factor_names[] = {"weight_scale_2"};
 constexpr std::string_view divisor_names[] = {"weight_global_scale", "global_scale"};
-// Of the activations: not needed for the weights.
-constexpr std::string_view input_names[] = {"input_scale", "input_scale_2", "input_global_scale",
-                                            "input_amax",  "weight_amax",   "weight_shape"};
+// What only repeats what the codes say.
+constexpr std::string_view repeated_names[] = {"weight_amax", "weight_shape"};
 
 template <std::size_t count>
 std::string_view first_part(const Module& module, const std::string_view (&names)[count]) {
@@ -111,7 +110,8 @@ class Claim {
   std::string_view unapplied_part() const {
     for (const Module::Part& part : draft_.module.parts) {
       const bool known = part.suffix == parts_.codes || part.suffix == parts_.scale ||
-                         part.suffix == parts_.global || one_of(part.suffix, input_names) ||
+                         part.suffix == parts_.global || one_of(part.suffix, repeated_names) ||
+                         is_activation_suffix(part.suffix) ||
                          is_left_over_zero(inventory_, draft_, part.suffix);
       if (!known && is_quantization_suffix(part.suffix)) return part.suffix;
     }

@@ -24,20 +24,14 @@ bool is_f8_code(DType dtype) {
          dtype == DType::f8_e5m2fnuz;
 }
 
-// Beside FP8 codes these say nothing of the weights.
-bool is_activation_part(std::string_view suffix) {
-  return suffix == "input_scale" || suffix == "activation_scale" || suffix == "input_scale_ub" ||
-         suffix == "input_zero_point" || suffix == "qscale_act" || suffix == "input_amax" ||
-         suffix == "weight_amax";
-}
-
 // A part that changes the values and that nothing here applies; empty when there is none.
 std::string_view unapplied_part(const Inventory& inventory, const Draft& draft) {
   const std::vector<std::string_view> scales = scale_parts(draft.module);
   for (const Module::Part& part : draft.module.parts) {
     const bool known = is_left_over_zero(inventory, draft, part.suffix) ||
                        std::find(scales.begin(), scales.end(), part.suffix) != scales.end() ||
-                       is_activation_part(part.suffix) || part.suffix == "pre_quant_scale";
+                       is_activation_suffix(part.suffix) || part.suffix == "weight_amax" ||
+                       part.suffix == "pre_quant_scale";
     if (!known && is_quantization_suffix(part.suffix)) return part.suffix;
   }
   return {};
@@ -111,8 +105,10 @@ class Claim {
   }
 
   void set_activation() {
-    const bool stored = draft_.has("input_scale") || draft_.has("activation_scale") ||
-                        draft_.has("qscale_act") || draft_.has("input_scale_ub");
+    const auto& parts = draft_.module.parts;
+    const bool stored = std::any_of(parts.begin(), parts.end(), [](const Module::Part& part) {
+      return is_activation_scale(part.suffix);
+    });
     if (stored || (config_ && !config_->activation.empty())) scheme_.activation = weight_.dtype;
     scheme_.pre_quant_scale = draft_.has("pre_quant_scale");
   }

@@ -69,7 +69,8 @@ void check_rows(std::string_view model_type, const Draft& draft, const Stored& s
                 FindingGroups& groups) {
   const Module& module = draft.module;
   const Granularity& grid = module.scheme.scale->granularity;
-  if (!is_block(grid)) return;
+  // Pieces of an odd height leave no two rows with one scale in all of them.
+  if (!is_block(grid) && stored.fit.pieces <= 1) return;
   if (stored.fit.pieces > 1) {
     // A matrix of one projection has rarely been put together.
     const bool single = is_projection(module.role) && module.role != Role::gate_up_proj;

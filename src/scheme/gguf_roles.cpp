@@ -28,6 +28,8 @@ constexpr Name names[] = {
     {"ffn_gate", Role::gate_proj},
     {"ffn_up", Role::up_proj},
     {"ffn_down", Role::down_proj},
+    {"ffn_latent_down", Role::latent_proj},
+    {"ffn_latent_up", Role::latent_proj},
     {"attn_q", Role::q_proj},
     {"attn_k", Role::k_proj},
     {"attn_v", Role::v_proj},

@@ -143,11 +143,11 @@ ModuleRole layer_role(Components parts) {
 }
 
 Role outer_role(std::string_view last) {
-  if (one_of(last,
-             {"embed_tokens", "embed", "wte", "word_embeddings", "tok_embeddings", "token_embd"})) {
+  if (one_of(last, {"embed_tokens", "embed", "embeddings", "embed_in", "wte", "word_embeddings",
+                    "tok_embeddings", "token_embd"})) {
     return Role::embedding;
   }
-  if (one_of(last, {"lm_head", "head", "output"})) return Role::head;
+  if (one_of(last, {"lm_head", "head", "output", "embed_out", "output_layer"})) return Role::head;
   if (last.find("norm") != std::string_view::npos || last == "ln_f") return Role::norm;
   return Role::other;
 }

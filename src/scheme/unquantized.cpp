@@ -38,8 +38,7 @@ bool is_lone_scale(const Draft& draft) {
 }
 
 bool is_left_over(std::string_view suffix) {
-  return suffix == "input_scale" || suffix == "activation_scale" || suffix == "input_scale_ub" ||
-         suffix == "qscale_act" || suffix == "weight_scale_inv";
+  return is_activation_scale(suffix) || suffix == "weight_scale_inv";
 }
 
 bool is_unquantized(const Draft& draft) {

@@ -19,10 +19,10 @@ bool has_part(const Module& module, std::initializer_list<std::string_view> want
 
 // Scales of quantized activations and caches; both are kept in 16 bits here.
 bool is_free_suffix(std::string_view suffix) {
-  constexpr std::string_view names[] = {
-      "input_scale", "activation_scale", "qscale_act",   "input_scale_ub",    "k_scale",
-      "v_scale",     "kv_scale",         "output_scale", "prob_output_scale", "output_zero_point"};
-  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
+  constexpr std::string_view names[] = {"k_scale",      "v_scale",           "kv_scale",
+                                        "output_scale", "prob_output_scale", "output_zero_point"};
+  return is_activation_scale(suffix) ||
+         std::find(std::begin(names), std::end(names), suffix) != std::end(names);
 }
 
 bool same_bytes(const Checkpoint& checkpoint, std::string_view a, std::string_view b) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -21,12 +22,6 @@ bool is_output_scale(std::string_view suffix) {
   return suffix == "output_scale" || suffix == "prob_output_scale" || suffix == "output_zero_point";
 }
 
-bool is_input_scale(std::string_view suffix) {
-  constexpr std::string_view names[] = {"input_scale", "activation_scale", "input_scale_ub",
-                                        "input_global_scale", "qscale_act"};
-  return std::find(std::begin(names), std::end(names), suffix) != std::end(names);
-}
-
 }  // namespace
 
 void validate_activation_scales(Validation& validation, const Module& module) {
@@ -35,7 +30,7 @@ void validate_activation_scales(Validation& validation, const Module& module) {
       validation.add(module, Level::warning, "scale-unapplied", part.tensor,
                      "a scale beside weights in " + scheme_text(module.scheme),
                      "none: it is taken for a left-over and not applied");
-    } else if (is_input_scale(part.suffix)) {
+    } else if (is_activation_scale(part.suffix)) {
       const auto& activation = module.scheme.activation;
       validation.add(module, Level::info, "input-scale-unused", part.tensor,
                      activation

@@ -16,7 +16,7 @@ namespace fewbit {
 namespace {
 
 constexpr std::string_view names[] = {"input_scale", "input_global_scale", "input_scale_2",
-                                      "activation_scale"};
+                                      "activation_scale", "qscale_act"};
 
 const TensorInfo* input_scale(const Validation& validation, const Module& module) {
   for (const std::string_view name : names) {

@@ -307,6 +307,33 @@ def other_granularities():
     yield fault("halves-of-blocks", "config-block-size", fused, "f32 scale a run of 150 rows", **pair)
     pieces = replaced(SCALE, np.full((4, 2), 0.01, np.float32))
     yield fault("pieces-of-one", "scale-pieces", pieces, "f32 scale a block of 2x128")
+    for height in (159, 200):
+        case = qkv_pieces(height)
+        case.faults = ("fused-order-unknown",)
+        case.notes = ("scale-pieces",)
+        yield case
+
+
+def qkv_pieces(height):
+    """A fused q, k and v of eight pieces, each in blocks of its own; of an odd height too."""
+    module = "model.layers.0.self_attn.qkv_proj"
+    rng = random(f"pieces-{height}")
+    scale = np.exp2(rng.uniform(-12, -8, (16, 2))).astype(np.float32)
+    case = Case(f"fp8-fault-pieces-of-{height}", {}, BLOCK)
+    case.tensors[f"{module}.weight"] = codes(rng, (8 * height, 256))
+    case.tensors[f"{module}.weight_scale_inv"] = scale
+    return case
+
+
+def outer_matrices():
+    """Embeddings and output heads under the names that families give them."""
+    for module in ("model.embed_tokens", "backbone.embeddings", "gpt_neox.embed_in", "embed_out", "transformer.output_layer", "lm_head"):
+        case = granular(f"outer-{module}", (48, 64), (48, 1), 1, 0, "f32 scale a row", module=module)
+        case.notes = ("embedding-quantized",)
+        yield case
+    case = granular("outer-none", (48, 64), (48, 1), 1, 0, "f32 scale a row")
+    case.absent = ("embedding-quantized",)
+    yield case
 
 
 def static_activations():
@@ -323,6 +350,12 @@ def static_activations():
         if suffix:
             case.tensors[f"{MODULE}.{suffix}"] = np.float32(0.01)
         case.faults = ("input-scale-missing",) if name == "missing" else ()
+        yield case
+    for name, spelling in [("mistral", "up_proj_activation_scale"), ("mistral-native", "up_proj_qscale_act"), ("underscore", "up_proj_input_scale")]:
+        case = granular(f"static-{name}", (48, 64), (), 0, 0, "e4m3 act", config=config(activation_scheme="static"))
+        case.tensors["model.layers.0.mlp." + spelling] = np.float32(0.01)
+        case.notes = ("input-scale-unused",)
+        case.absent = ("input-scale-missing",)
         yield case
     # One of two layers.
     case = granular("static-one-missing", (48, 64), (), 0, 0, "f32 scale a tensor", config={})
@@ -352,6 +385,7 @@ def contradictions():
         case.faults = () if known else case.faults
         yield case
     yield from static_activations()
+    yield from outer_matrices()
     yield fault("powers", "scale-not-power-of-two", lambda tensors: None, config=config(weight_block_size=[128, 128], scale_fmt="ue8m0"))
     listed = config(weight_block_size=[128, 128], modules_to_not_convert=["mlp.up_proj"])
     yield fault("listed", "config-excludes-quantized", lambda tensors: None, config=listed)

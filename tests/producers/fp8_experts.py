@@ -92,7 +92,19 @@ def deepseek_v4():
     return case
 
 
+def activation_scales():
+    """Beside the experts' own suffixes, under all names."""
+    for suffix in ("activation_scale", "qscale_act", "input_scale_ub"):
+        case = fused_experts("scale_inv")
+        case.name = f"fp8-fused-{suffix}"
+        for module in list(case.values):
+            case.tensors[f"{module}_{suffix}"] = np.float32(0.02)
+        case.notes, case.absent = ("input-scale-unused",), ("module-unreadable",)
+        yield case
+
+
 def cases():
+    yield from activation_scales()
     yield fused_experts("scale_inv")
     yield fused_experts("scales_inv")
     yield fused_experts("weight_scale_inv", ".weight", ".")

@@ -255,6 +255,12 @@ def cases():
     yield moe("gguf-split", "Q4_K", split=2)
     yield moe("gguf-split-each", "Q6_K", split=1)
     yield nvfp4("gguf-nvfp4", [0.5, 3])
+    outer = moe("gguf-outer", "Q8_0")
+    for name in ("token_embd.weight", "output.weight"):
+        data, outer.values[name] = blocks(random(name), "Q8_0", (48, 256))
+        outer.tensors[name] = ("Q8_0", data)
+    outer.absent = ("embedding-quantized",)
+    yield outer
     factor_count = nvfp4("gguf-nvfp4-three-factors-for-two-experts", [1, 2])
     factor_count.tensors["blk.0.ffn_up_exps.scale"] = ("F32", np.ones(3, np.float32))
     factor_count.values, factor_count.faults = {}, ("scale-shape",)

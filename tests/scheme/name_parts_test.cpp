@@ -34,6 +34,16 @@ TEST(TensorName, FusedExpertsHaveNoSuffixOrAnUnderscore) {
   EXPECT_EQ(split("mlp.experts.down_proj_bias"), Split("mlp.experts.down_proj", "bias"));
 }
 
+TEST(TensorName, ScalesOfActivationsMayFollowAnUnderscore) {
+  EXPECT_EQ(split("self_attn.q_proj_activation_scale"),
+            Split("self_attn.q_proj", "activation_scale"));
+  EXPECT_EQ(split("feed_forward.w2_qscale_act"), Split("feed_forward.w2", "qscale_act"));
+  EXPECT_EQ(split("experts.gate_up_proj_activation_scale"),
+            Split("experts.gate_up_proj", "activation_scale"));
+  EXPECT_EQ(split("self_attn.attn_activation_scale"),
+            Split("self_attn.attn_activation_scale", "weight"));
+}
+
 TEST(TensorName, AnUnknownNameIsAModuleOfItsOwn) {
   EXPECT_EQ(split("mlp.gate.e_score_correction_bias"),
             Split("mlp.gate.e_score_correction_bias", "weight"));
@@ -117,6 +127,13 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"model.layers.4.self_attn.kv_a_proj_with_mqa", Role::attention_other, 4, -1},
         RoleCase{"model.layers.4.post_attention_layernorm", Role::norm, 4, -1},
         RoleCase{"model.embed_tokens", Role::embedding, -1, -1},
+        RoleCase{"backbone.embeddings", Role::embedding, -1, -1},
+        RoleCase{"gpt_neox.embed_in", Role::embedding, -1, -1},
+        RoleCase{"embed_out", Role::head, -1, -1},
+        RoleCase{"transformer.output_layer", Role::head, -1, -1},
+        RoleCase{"bert.encoder.embeddings.LayerNorm", Role::other, -1, -1},
+        RoleCase{"blk.3.ffn_latent_down", Role::latent_proj, 3, -1},
+        RoleCase{"blk.3.ffn_latent_up", Role::latent_proj, 3, -1},
         RoleCase{"model.norm", Role::norm, -1, -1}, RoleCase{"lm_head", Role::head, -1, -1},
         RoleCase{"mtp.layers.0.mlp.experts.0.up_proj", Role::up_proj, -1, 0},
         RoleCase{"mtp.0.ffn.experts.0.w2", Role::down_proj, -1, 0},
