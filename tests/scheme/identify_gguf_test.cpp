@@ -98,7 +98,7 @@ TEST(IdentifyGguf, NamesOfOldAndSharedExpertsAreKnown) {
       {"blk.3.attn_kv_a_mqa", Role::attention_other, -1},
       {"blk.3.ssm_in", Role::attention_other, -1},
       {"blk.3.ffn_norm_exps", Role::norm, -1},
-      {"blk.3.ffn_latent_down", Role::other, -1},
+      {"blk.3.ffn_latent_down", Role::latent_proj, -1},
       {"blk.3.nextn.eh_proj", Role::other, -1},
       {"blk.3.nextn.shared_head_norm", Role::norm, -1},
       {"blk.3.ffn_gate.x", Role::other, -1},
