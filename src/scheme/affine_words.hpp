@@ -7,10 +7,10 @@
 
 namespace fewbit {
 
-// Words along the rows whose codes have no zero point: an offset is added instead.
+// Words along the rows of unsigned codes without a zero point: an offset is added instead.
 inline bool is_affine_words(const Scheme& scheme) {
   return scheme.packing == Packing::words_row && scheme.scale && scheme.zero_point == 0 &&
-         !scheme.zero_points;
+         !scheme.zero_points && scheme.weight != DType::i4 && scheme.weight != DType::i8;
 }
 
 }  // namespace fewbit

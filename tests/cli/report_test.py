@@ -140,18 +140,20 @@ class Experts(Copy):
         self.assertIn("    not preparable: " + takes[0]["unprepared"],
                       run("explain", self.model).stdout)
 
-    def test_the_verdict_says_that_nothing_here_runs_them(self):
-        model = self.gpt_oss(bias=1)
-        (model / "tokenizer.json").unlink(missing_ok=True)
-        report = run_json(self, "check", model)
-        self.assertEqual((report["result"]["fine"], report["run_by"]["fewbit_backend"]), (True, None))
-        last = run("check", model).stdout.splitlines()[-1]
-        self.assertRegex(last, "^result: fine, [0-9]+ notes?; fewbit can't run it on this machine")
+    def test_the_verdict_says_what_runs_them(self):
+        experts_only = self.gpt_oss(bias=1)
+        (experts_only / "tokenizer.json").unlink(missing_ok=True)
+        last = run("check", experts_only).stdout.splitlines()[-1]
+        self.assertRegex(last, r"^result: fine, \d+ notes?; fewbit runs its experts on this machine with cpu_\w+, but not the whole model$")
+        nothing = run_json(self, "check", self.model, "--device", "sm_80")
+        self.assertEqual((nothing["result"]["fine"], nothing["run_by"]["fewbit_backend"]), (True, None))
         forced = run_json_env(self, {"FEWBIT_BACKEND": "reference"}, "check", self.model)["run_by"]
         self.assertEqual((forced["fewbit_backend"], forced["reference_only"], forced["whole_model"]),
                          ("reference", True, True))
-        on_gpu = run("check", self.model, "--device", "sm_90").stdout.splitlines()[-1]
-        self.assertTrue(on_gpu.endswith("fewbit can't run it on sm_90; vLLM would choose marlin"), on_gpu)
+        for device, words in (("sm_80", "fewbit can't run it on sm_80; vLLM would choose marlin"),
+                              ("sm_90", "fewbit runs it on sm_90, experts on cuda_moe")):
+            last = run("check", self.model, "--device", device).stdout.splitlines()[-1]
+            self.assertTrue(last.endswith(words), last)
 
     def test_experts_in_one_tensor_are_shown_whole_and_one_by_one(self):
         model, name = self.gpt_oss(bias=1), "model.layers.0.mlp.experts.gate_up_proj"

@@ -140,14 +140,21 @@ struct Strip {
   std::vector<CodeRows> parts;
   std::int64_t first_n = 0;
   std::int64_t rows = 0;
+  std::int64_t padded_rows = 0;
+  std::int64_t parts_n = 1;  // each padded for itself
 };
 
-std::vector<Strip> strips_of(const Stack& stack) {
+// padded_rows: of all parts together.
+std::vector<Strip> strips_of(const Stack& stack, std::int64_t padded_rows) {
   constexpr std::int64_t tile_n = 64;
   constexpr std::int64_t most_rows = 4 * tile_n;
+  const std::vector<CodeRows> parts = code_rows(stack);
+  const auto fills_tiles = [](const CodeRows& part) { return part.dims.n % tile_n == 0; };
+  if (padded_rows != stack.rows() || !std::ranges::all_of(parts, fills_tiles)) {
+    return {{parts, 0, stack.rows(), padded_rows, std::ssize(stack.parts)}};
+  }
   std::vector<Strip> strips;
-  for (const CodeRows& part : code_rows(stack)) {
-    if (part.dims.n % tile_n != 0) return {{code_rows(stack), 0, stack.rows()}};
+  for (const CodeRows& part : parts) {
     const std::size_t row_bytes = part.codes.size() / static_cast<std::size_t>(part.dims.n);
     for (std::int64_t n = 0; n < part.dims.n; n += most_rows) {
       const std::int64_t rows = std::min(most_rows, part.dims.n - n);
@@ -155,7 +162,8 @@ std::vector<Strip> strips_of(const Stack& stack) {
                                             static_cast<std::size_t>(rows) * row_bytes);
       strips.push_back({.parts = {{.codes = codes, .dims = {.n = rows, .k = part.dims.k}}},
                         .first_n = part.first_n + n,
-                        .rows = rows});
+                        .rows = rows,
+                        .padded_rows = rows});
     }
   }
   return strips;
@@ -167,8 +175,8 @@ Result<void> order_strip(const Job& job, const Stack& stack, const Strip& strip,
   const Dims dims{.n = strip.rows, .k = stack.columns()};
   const auto columns = order.view.bytes;
   const PaddedMatrix matrix{.from = dims,
-                            .to = dims,
-                            .parts_n = 1,
+                            .to = {.n = strip.padded_rows, .k = dims.k},
+                            .parts_n = strip.parts_n,
                             .order = {reinterpret_cast<const std::int32_t*>(columns.data()),
                                       columns.size() / sizeof(std::int32_t)}};
   const MarlinCodes codes{.source = WordSource::gptq, .bits = job.bits};
@@ -185,6 +193,15 @@ Result<void> order_strip(const Job& job, const Stack& stack, const Strip& strip,
   return {};
 }
 
+// Of tiles with 16 k and 32/bits codes a word.
+Result<Dims> planned_dims(const Job& job, const MoePlan& plan, const std::string& name) {
+  const PlannedBuffer* words = plan.find(name);
+  if (words == nullptr || words->shape.size() != 2) {
+    return Error{ErrorCode::invalid_argument, "not planned", name};
+  }
+  return Dims{.n = words->shape[1] * 2 / job.bits, .k = words->shape[0] * 16};
+}
+
 // Codes in act-order.
 Result<void> repack_ordered(const Job& job, const MoePlan& plan, const Stack& stack,
                             const Tensor& order, ExpertSpans to) {
@@ -192,7 +209,8 @@ Result<void> repack_ordered(const Job& job, const MoePlan& plan, const Stack& st
   FEWBIT_TRY(const std::span<std::byte> tiles, planned_share(plan, to, name));
   // Each 16 columns have the tiles of all rows together.
   const auto row_bytes = static_cast<std::size_t>(16 * job.bits / 8);
-  const std::size_t all = static_cast<std::size_t>(stack.rows()) * row_bytes;
+  FEWBIT_TRY(const Dims planned, planned_dims(job, plan, name));
+  const std::size_t all = static_cast<std::size_t>(planned.n) * row_bytes;
   const auto tile_rows = static_cast<std::size_t>(stack.columns() / 16);
   if (tiles.size() != all * tile_rows) {
     return Error{ErrorCode::invalid_argument,
@@ -200,8 +218,8 @@ Result<void> repack_ordered(const Job& job, const MoePlan& plan, const Stack& st
                  ""};
   }
   std::vector<std::byte> made;
-  for (const Strip& strip : strips_of(stack)) {
-    const std::size_t part = static_cast<std::size_t>(strip.rows) * row_bytes;
+  for (const Strip& strip : strips_of(stack, planned.n)) {
+    const std::size_t part = static_cast<std::size_t>(strip.padded_rows) * row_bytes;
     made.resize(part * tile_rows);
     FEWBIT_TRY(order_strip(job, stack, strip, order, made));
     for (std::size_t row = 0; row < tile_rows; ++row) {
@@ -214,12 +232,7 @@ Result<void> repack_ordered(const Job& job, const MoePlan& plan, const Stack& st
 
 Result<void> repack_rows(const Job& job, const MoePlan& plan, const Stack& stack, ExpertSpans to) {
   const std::string name = stack.name + ".words";
-  const PlannedBuffer* words = plan.find(name);
-  if (words == nullptr || words->shape.size() != 2) {
-    return Error{ErrorCode::invalid_argument, "not planned", name};
-  }
-  // Tiles of 16 k: 32/bits codes a word.
-  const Dims dims{.n = words->shape[1] * 2 / job.bits, .k = words->shape[0] * 16};
+  FEWBIT_TRY(const Dims dims, planned_dims(job, plan, name));
   const std::int64_t part_rows = dims.n / std::ssize(stack.parts);
   std::vector<CodeRows> parts;
   for (const QuantizedTensor* part : stack.parts) {
