@@ -212,6 +212,10 @@ Result<QuantizedTensor> canonicalize_integer_rows(const Checkpoint& checkpoint,
   if (const auto checked = check_quantized(made); !checked) {
     return Error{checked.error().code, checked.error().what, module.name};
   }
+  if (grid_columns(made) == 1) {  // one group has no order
+    made.g_idx = {};
+    made.scheme.act_order = ActOrder::none;
+  }
   return made;
 }
 

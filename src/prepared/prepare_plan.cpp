@@ -147,7 +147,8 @@ class Planner {
     }
     FEWBIT_TRY(layer.zero_biases, biases_are_zero(layer.experts));
     FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
-    FEWBIT_TRY(const MoeProblem whole, problem_of(any, count, where));
+    FEWBIT_TRY(MoeProblem whole, problem_of(any, count, where));
+    FEWBIT_TRY(whole.two_order_experts, two_order_experts(layer, where));
     FEWBIT_TRY(layer.slice,
                plan_slice(any, count,
                           {.split = options_.split, .dealing = dealing_of(engine_, whole)}, where));
@@ -214,6 +215,18 @@ class Planner {
                  fmt::format("layer {} of the source is not among the {} prepared layers", number,
                              layers.size()),
                  problem.where};
+  }
+
+  // Experts whose gate and up are in act-orders of their own.
+  Result<std::int64_t> two_order_experts(const PlannedLayer& layer,
+                                         const std::string& where) const {
+    std::int64_t count = 0;
+    for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
+      if (!stored_orders_differ(source_, layer.experts.modules(e))) continue;
+      FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, where));
+      count += keeps_two_orders(expert) ? 1 : 0;
+    }
+    return count;
   }
 
   // What only the weights tell is settled here too: once begun, a layer can be packed. Of all

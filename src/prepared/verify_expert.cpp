@@ -38,6 +38,17 @@ Result<void> compare_matrix(const QuantizedTensor& prepared, const QuantizedTens
                                     source.global_scale));
 }
 
+// No biases are biases of zero.
+Result<void> compare_bias(const char* name, const std::vector<float>& prepared,
+                          const std::vector<float>& source, const std::string& where) {
+  const auto is_zero = [](float x) { return x == 0; };
+  const bool none = (prepared.empty() && std::ranges::all_of(source, is_zero)) ||
+                    (source.empty() && std::ranges::all_of(prepared, is_zero));
+  if (none || prepared == source) return {};
+  return differs(where, fmt::format("{} of {} values differs from the source's {}", name,
+                                    prepared.size(), source.size()));
+}
+
 // Layouts that can't be undone in full are made again and compared, and what can be is undone.
 Result<void> compare_packed(const Backend& backend, const PreparedLayerInfo& layer,
                             const ExpertWeights& source, ConstExpertSpans shares,
@@ -77,7 +88,10 @@ Result<void> compare_whole_expert(const LayerPair& pair, std::size_t e, const Ch
   if (got.gate.has_value() != want.gate.has_value()) return differs(where, "gate is missing");
   if (want.gate) FEWBIT_TRY(compare_matrix(*got.gate, *want.gate, where + " gate"));
   FEWBIT_TRY(compare_matrix(got.up, want.up, where + " up"));
-  return compare_matrix(got.down, want.down, where + " down");
+  FEWBIT_TRY(compare_matrix(got.down, want.down, where + " down"));
+  FEWBIT_TRY(compare_bias("gate's bias", got.gate_bias, want.gate_bias, where));
+  FEWBIT_TRY(compare_bias("up's bias", got.up_bias, want.up_bias, where));
+  return compare_bias("down's bias", got.down_bias, want.down_bias, where);
 }
 
 // What was compared is not kept in memory, nor what the system mapped around it: 64 KiB at a time.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/checked.hpp"
+#include "scheme/group_index.hpp"
 #include "scheme/packed_rows.hpp"
 #include "scheme/validation.hpp"
 
@@ -31,6 +32,18 @@ void validate_shape(Validation& validation, const Module& module) {
                  fmt::format("[{}, {}], as the codes and scales say", module.n, module.k));
 }
 
+// Kernels with act-order read full groups.
+void validate_group_sizes(Validation& validation, const Module& module, const TensorInfo& info,
+                          const TensorView& groups) {
+  const std::int64_t cols = module.scheme.scale->granularity.cols;
+  const GroupIndex index = read_group_index(groups, cols);
+  if (index.uneven_group < 0) return;
+  validation.add(
+      module, Level::error, "group-index-uneven", info.name,
+      fmt::format("group {} has {} columns", index.uneven_group, index.uneven_count),
+      fmt::format("{}: {} columns in groups of {}", index.uneven_expected, module.k, cols));
+}
+
 void validate_group_index(Validation& validation, const Module& module) {
   const TensorInfo* info = find_part(validation, module, "weight_g_idx");
   if (info == nullptr || info->dtype != DType::i32) return;
@@ -49,7 +62,8 @@ void validate_group_index(Validation& validation, const Module& module) {
     if (wrong++ == 0) example = group;
   }
   // Some files hold -1 everywhere where there is no order.
-  if (wrong == 0 || unset == static_cast<std::int64_t>(count)) return;
+  if (unset == static_cast<std::int64_t>(count)) return;
+  if (wrong == 0) return validate_group_sizes(validation, module, *info, tensor.view);
   validation.add(module, Level::error, "g-idx-range", info->name,
                  fmt::format("{} of {} groups, the first {}", wrong, count, example),
                  fmt::format("0 to {}", groups - 1), double(wrong));

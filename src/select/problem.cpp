@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "canonical/code_row.hpp"
 #include "canonical/grid.hpp"
+#include "core/checked.hpp"
 
 namespace fewbit {
 namespace {
@@ -51,6 +53,17 @@ Result<void> check_tensor(const std::string& where, const TensorView& view, DTyp
                                 dtype_name(dtype), shape_text(shape)));
 }
 
+// Rows of whole bytes.
+Result<void> check_codes(const std::string& where, const QuantizedTensor& tensor) {
+  const DType dtype = tensor.scheme.weight;
+  const auto bytes =
+      checked_mul(static_cast<std::uint64_t>(tensor.n), code_row_bytes(dtype, tensor.k));
+  const std::uint64_t has = tensor.codes.view.bytes.size();
+  if (bytes == has) return {};
+  return bad(where, fmt::format("{} bytes, expected {} ({} {})", has, bytes.value_or(0),
+                                dtype_name(dtype), shape_text(Shape{tensor.n, tensor.k})));
+}
+
 struct Expected {
   std::int64_t n;
   std::int64_t k;
@@ -71,8 +84,7 @@ Result<void> check_matrix(const std::string& where, const QuantizedTensor& tenso
     const auto blocks = check_quantized(tensor);
     return blocks ? blocks : bad(where, blocks.error().what);
   }
-  FEWBIT_TRY(check_tensor(where + " codes", tensor.codes.view, tensor.scheme.weight,
-                          {tensor.n, tensor.k}));
+  FEWBIT_TRY(check_codes(where + " codes", tensor));
   if (!tensor.scheme.scale) return {};
   FEWBIT_TRY(check_tensor(where + " scales", tensor.scales.view, tensor.scheme.scale->dtype,
                           {grid_rows(tensor), grid_columns(tensor)}));

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "backends/moe_case.hpp"
 #include "backends/rounding_bound.hpp"
@@ -228,6 +230,58 @@ TEST(ReferenceMoe, NanScalesSpoilOnlyTheirOwnExpert) {
     EXPECT_FALSE(std::isnan(out[h]));
     EXPECT_TRUE(std::isnan(out[32 + h]));
   }
+}
+
+// Rows of codes are whole bytes, whatever is left of the last one.
+TEST(ReferenceLinear, TakesFourBitRowsOfOddLength) {
+  AlignedBuffer memory = *AlignedBuffer::allocate(64);
+  const auto fill = [&](std::size_t at, std::span<const std::byte> from) {
+    std::ranges::copy(from, memory.span().begin() + static_cast<std::ptrdiff_t>(at));
+    return std::span<const std::byte>(memory.span()).subspan(at, from.size());
+  };
+  const std::uint8_t codes[] = {0x21, 0x03, 0x54, 0x06};  // 1 2 3 and 4 5 6
+  const float scales[] = {1.0F, 2.0F};
+  QuantizedTensor w;
+  w.n = 2;
+  w.k = 3;
+  w.scheme.weight = DType::u4;
+  w.scheme.packing = Packing::words_row;
+  w.scheme.scale = ScaleSpec{.dtype = DType::f32, .granularity = {.rows = 1, .cols = 0}};
+  w.scheme.zero_point = 8;
+  w.codes.view = {.dtype = DType::u4,
+                  .shape = {2, 3},
+                  .bytes = fill(0, std::as_bytes(std::span(codes))),
+                  .device = {}};
+  w.scales.view = {.dtype = DType::f32,
+                   .shape = {2, 1},
+                   .bytes = fill(16, std::as_bytes(std::span(scales))),
+                   .device = {}};
+  const LinearProblem problem{.n = 2,
+                              .k = 3,
+                              .weight = w.scheme,
+                              .activation_dtype = DType::f32,
+                              .output_dtype = DType::f32,
+                              .max_tokens = 1,
+                              .where = "test linear"};
+  const auto prepared = [&] {
+    return LinearLayer::prepare(problem, w, test::generic_cpu(), {.backend = "reference"},
+                                serial_executor());
+  };
+  const auto layer = prepared();
+  ASSERT_TRUE(layer) << layer.error().message();
+  AlignedBuffer workspace = *AlignedBuffer::allocate(*layer->workspace_bytes(1));
+  const float tokens[] = {1.0F, 2.0F, 4.0F};
+  const TensorView x{.dtype = DType::f32,
+                     .shape = {1, 3},
+                     .bytes = std::as_bytes(std::span(tokens)),
+                     .device = {}};
+  std::vector<std::byte> y(2 * sizeof(float));
+  ASSERT_TRUE(layer->run(1, x, y, workspace.span(), serial_executor()));
+  EXPECT_THAT(test::to_f32(DType::f32, y), ElementsAre(-39.0F, -36.0F));
+  w.codes.view.bytes = w.codes.view.bytes.first(3);
+  const auto cut = prepared();
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().what, "3 bytes, expected 4 (u4 [2, 3])");
 }
 
 TEST(ReferenceLinear, AgreesWithPlainSumsForEveryDtype) {

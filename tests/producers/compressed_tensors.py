@@ -173,6 +173,12 @@ def odd_parts():
     said.values, said.faults = {}, ("config-actorder",)
     said.said = ("actorder of groups, but weight_g_idx is -1 everywhere",)
     yield said
+    uneven = integers("ct-fault-g-idx-uneven", config(args(actorder="group")), order=True)
+    groups = uneven.tensors[f"{EXPERT}up_proj.weight_g_idx"]
+    groups[np.flatnonzero(groups == 0)[0]] = 1
+    uneven.values, uneven.faults = {}, ("group-index-uneven",)
+    uneven.said = ("group 0 has 31 columns", "columns in groups of 32")
+    yield uneven
     zeros = integers("ct-int4-old-zero-points-of-zero")
     for name, scale in list(zeros.tensors.items()):
         if name.endswith("weight_scale"):
