@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bench/measure.hpp"
+#include "paths.hpp"
 
 namespace fewbit::bench {
 namespace {
@@ -67,8 +68,7 @@ TEST_F(ShapesFile, ABadLineIsNamedWithItsNumberAndText) {
 }
 
 TEST(NamedShapes, AreReadable) {
-  const auto shapes =
-      read_shapes(std::filesystem::path(FEWBIT_SOURCE_DIR) / "tests/problems/moe_layers.txt");
+  const auto shapes = read_shapes(tests::source_dir() / "tests/problems/moe_layers.txt");
   ASSERT_TRUE(shapes) << shapes.error().message();
   EXPECT_GE(shapes->size(), 6U);
 }

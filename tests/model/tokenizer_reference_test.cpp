@@ -7,12 +7,12 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/model.hpp"
+#include "paths.hpp"
 
 namespace fewbit {
 namespace {
 
-const std::filesystem::path folder =
-    std::filesystem::path(FEWBIT_SHARED_DIR) / "models" / "tiny-moe";
+const std::filesystem::path folder = tests::shared_dir() / "models" / "tiny-moe";
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -13,6 +13,7 @@
 
 #include "backends/cuda_moe/plan.hpp"
 #include "fewbit/selection.hpp"
+#include "paths.hpp"
 #include "select/problem_list.hpp"
 #include "select/rank_problem.hpp"
 #include "select/select.hpp"
@@ -29,7 +30,7 @@ std::string read_file(const std::string& path) {
 
 const std::vector<NamedProblem>& problems() {
   static const std::vector<NamedProblem> list = [] {
-    const std::string path = std::string(FEWBIT_SOURCE_DIR) + "/tests/problems/models.txt";
+    const std::string path = (tests::source_dir() / "tests/problems/models.txt").string();
     auto parsed = parse_problems(read_file(path), path);
     EXPECT_TRUE(parsed) << parsed.error().message();
     return parsed ? *std::move(parsed) : std::vector<NamedProblem>{};
@@ -41,7 +42,7 @@ const std::vector<NamedProblem>& problems() {
 using Row = std::array<std::string, 5>;
 std::vector<Row> read_table(const std::string& engine) {
   std::istringstream lines(
-      read_file(std::string(FEWBIT_SOURCE_DIR) + "/tests/oracle/" + engine + ".csv"));
+      read_file((tests::source_dir() / "tests/oracle" / (engine + ".csv")).string()));
   std::vector<Row> rows;
   std::string line;
   std::getline(lines, line);
@@ -135,8 +136,7 @@ void check_table(Engine engine, const std::string& name, std::size_t least) {
 
 // Whether the streaming CUDA kernel could take the layer, and why not.
 TEST(Oracle, TheCudaKernelFitsWhereItsTableSays) {
-  std::istringstream lines(
-      read_file(std::string(FEWBIT_SOURCE_DIR) + "/tests/oracle/cuda_moe.csv"));
+  std::istringstream lines(read_file((tests::source_dir() / "tests/oracle/cuda_moe.csv").string()));
   std::string line;
   std::getline(lines, line);
   int rows = 0;

@@ -10,6 +10,7 @@
 #include "backends/moe_case.hpp"
 #include "checkpoint/json.hpp"
 #include "checkpoint/scratch_folder.hpp"
+#include "paths.hpp"
 #include "prepared/layer_file.hpp"
 #include "select/backend.hpp"
 
@@ -51,7 +52,7 @@ Result<PreparedManifest> parsed(const std::string& text) {
 TEST(Manifest, SeedsOfTheFuzzTargetAreRead) {
   int seeds = 0;
   for (const auto& seed :
-       std::filesystem::directory_iterator(FEWBIT_SOURCE_DIR "/tests/fuzz/corpus/prepared")) {
+       std::filesystem::directory_iterator(tests::source_dir() / "tests/fuzz/corpus/prepared")) {
     const auto json = Json::parse(file_content(seed.path()), seed.path().string());
     ASSERT_TRUE(json) << json.error().message();
     const auto manifest = parse_manifest_fields(*json, seed.path().string());

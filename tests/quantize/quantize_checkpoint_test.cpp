@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/json.hpp"
+#include "paths.hpp"
 #include "quantize/quantize_case.hpp"
 
 namespace fewbit {
@@ -356,7 +357,7 @@ TEST_F(QuantizeCheckpoint, DecodingRefusesWhatIsNotFinite) {
 }
 
 TEST_F(QuantizeCheckpoint, ATrainedModelHasTheErrorOfIndependentCode) {
-  const fs::path model = fs::path(FEWBIT_SHARED_DIR) / "models" / "tiny-moe";
+  const fs::path model = tests::shared_dir() / "models" / "tiny-moe";
   if (!fs::exists(model / "rtn_reference.json")) GTEST_SKIP() << model << " is absent";
   const Json reference = *Json::parse(file_content(model / "rtn_reference.json"), "reference");
   const Json& nvfp4 = *reference.find("results")->find("nvfp4");
