@@ -42,12 +42,27 @@ std::vector<std::string> layout_names(const BackendDescription& backend) {
   return names;
 }
 
+// Layouts of codes by name; how many others hold their scales and zero points.
+std::string layouts_in_short(const BackendDescription& backend) {
+  std::string text;
+  std::size_t companions = 0;
+  for (const std::string& name : layout_names(backend)) {
+    if (name.ends_with("_scales") || name.ends_with("_zero_points")) {
+      ++companions;
+    } else {
+      text += (text.empty() ? "" : ", ") + name;
+    }
+  }
+  if (text.empty() || companions == 0) return backend.layout;
+  return fmt::format("{}; {} of their scales and zero points", text, companions);
+}
+
 void print_foreign(const std::vector<BackendDescription>& list, const DeviceInfo& device) {
   Table table({Align::left, Align::left, Align::left, Align::left, Align::left});
   table.add({"backend", "engine", "usable", "summary", "layouts"});
   for (const BackendDescription& backend : list) {
     table.add({backend.name, engine_name(backend.engine), backend.usable ? "yes" : "no",
-               backend.summary, backend.layout});
+               backend.summary, layouts_in_short(backend)});
   }
   print_out("of other engines, not run here, on {}:\n{}", device.name, Lines{table.text()});
 }
@@ -82,7 +97,7 @@ Result<int> run_backends(const Options& options) {
   table.add({"backend", "built", "usable", "summary", "layouts"});
   for (const BackendDescription& backend : list) {
     table.add({backend.name, backend.built ? "yes" : "no", backend.usable ? "yes" : "no",
-               backend.summary, backend.layout});
+               backend.summary, layouts_in_short(backend)});
   }
   print_out("in order of preference, on {} ({}):\n{}", options.device.text, device.name,
             Lines{table.text()});
@@ -103,7 +118,8 @@ void add_backends(CLI::App& app, int& exit_code) {
   add_json_option(*command, *options);
   command->footer(
       "Usable: on that machine, whatever the layer. Layouts are what `prepare --backend NAME` can "
-      "write, as its output\nand `inspect` of a prepared model name them (docs/backends.md).\n"
+      "write, as its output\nand `inspect` of a prepared model name them (docs/backends.md); "
+      "--json lists them all.\n"
       "Examples:\n  fewbit backends\n  fewbit backends --device cpu:generic\n"
       "  fewbit backends --foreign --device sm_90");
   set_body(*command, *options, exit_code, [options] { return run_backends(*options); });
