@@ -56,6 +56,8 @@ constexpr Form forms[] = {
     {"mxfp4", Lane16Codes::f4_e2m1, Lane16Scale::f8_e8m0, 32, false},
     {"int4_g128", Lane16Codes::int4, Lane16Scale::bf16, 128, true},
     {"int4_g128_zeros", Lane16Codes::int4_zeros, Lane16Scale::f16, 128, true},
+    {"nf3", Lane16Codes::nf3, Lane16Scale::f8_e4m3, 32, false},
+    {"ternary_g128", Lane16Codes::ternary, Lane16Scale::f16, 128, false},
     {"int8_g128", Lane16Codes::int8, Lane16Scale::bf16, 128, true},
     {"fp8_block", Lane16Codes::f8_e4m3, Lane16Scale::f32_blocks, 128, false},
 };

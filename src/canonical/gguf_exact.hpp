@@ -9,8 +9,9 @@
 namespace fewbit {
 
 // Q4_0: u4 minus 8, f16 scales for 32. Q8_0: i8, the same scales. MXFP4: e2m1, e8m0 for 32. NVFP4:
-// e2m1, e4m3 for 16, the factor beside it as the global scale. Empty: other blocks (their offsets,
-// 5 or 6 bits or scales of scales have no such form), or no blocks.
+// e2m1, e4m3 for 16, the factor beside it as the global scale. Q2_0, PQ2_0, TQ2_0: u2 minus 1, f16
+// for 64, 128, 256. Empty: other blocks (their offsets, 5 or 6 bits or scales of scales have no
+// such form), or no blocks.
 std::optional<Scheme> gguf_exact_scheme(const Scheme& scheme);
 
 // The matrix in that scheme; one that has none stays as it is. Code 8 of e2m1, which ggml reads as

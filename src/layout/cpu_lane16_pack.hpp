@@ -10,8 +10,11 @@
 
 namespace fewbit {
 
-// bits: 4 (two codes a byte, low nibble = even k) or 8. Precondition: CpuF4Lane16::accepts(dims).
-void pack_cpu_lane16_codes(int bits, Dims dims, const std::uint8_t* in, std::uint8_t* out);
+// bits: 2, 3, 4 (each row a stream of codes, low bits first) or 8. dims: of the codes, whatever the
+// layout counts. padding: the bytes of rows past the last one, whose block must mean zeros where it
+// has one scale for all. Precondition: CpuF4Lane16::accepts(dims).
+void pack_cpu_lane16_codes(int bits, Dims dims, const std::uint8_t* in, std::uint8_t* out,
+                           std::uint8_t padding = 0);
 // bits: 8, 16 or 32; grid: [n, groups].
 void pack_cpu_lane16_groups(int bits, Dims grid, const std::uint8_t* in, std::uint8_t* out);
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <sstream>
 
+#include "canonical/gguf_exact.hpp"
+#include "checkpoint/gguf_types.hpp"
 #include "core/ascii.hpp"
 #include "core/nearest.hpp"
 #include "core/quote.hpp"
@@ -61,6 +63,10 @@ std::optional<Scheme> float_scheme(std::string_view name) {
   if (name == "nvfp4" || name == "ct-nvfp4") return nvfp4;
   if (name == "mxfp4") return scaled(Producer::mxfp4, DType::f4_e2m1, e8m0, std::nullopt);
   if (name == "mxfp4-a8") return scaled(Producer::mxfp4, DType::f4_e2m1, e8m0, DType::f8_e4m3);
+  if (name == "nf3") {
+    return scaled(Producer::nf3, DType::nf3, {.dtype = DType::f8_e4m3, .granularity = {1, 32}},
+                  std::nullopt);
+  }
   if (name == "mxfp8") return scaled(Producer::fp8, DType::f8_e4m3, e8m0, DType::f8_e4m3);
   if (name == "fp8-tensor") return fp8({0, 0});
   if (name == "fp8-channel") return fp8({1, 0});
@@ -108,6 +114,21 @@ Result<Scheme> integer_scheme(std::string_view name) {
   for (std::size_t i = 1; i < words.size(); ++i) FEWBIT_TRY(apply_word(scheme, name, words[i]));
   if (scheme.zero_points) scheme.zero_point = 0;
   return scheme;
+}
+
+// "gguf-q2_0": blocks by ggml's name, with codes and scales apart where that changes nothing.
+Result<Scheme> block_scheme(std::string_view name) {
+  const std::string_view word = name.substr(std::string_view("gguf-").size());
+  for (const GgufType& type : gguf_types()) {
+    if (lower_ascii(type.name) != word || type.dtype || type.elements == 0) continue;
+    Scheme scheme;
+    scheme.producer = Producer::gguf;
+    scheme.weight = DType::u8;
+    scheme.packing = Packing::ggml;
+    scheme.ggml_type = type.id;
+    return gguf_exact_scheme(scheme).value_or(scheme);
+  }
+  return unknown_scheme(name, word);
 }
 
 // One line's words in order.
@@ -194,6 +215,7 @@ std::string model_of(const NamedProblem& problem) {
 
 Result<Scheme> scheme_from_name(std::string_view name) {
   if (const auto scheme = float_scheme(name)) return *scheme;
+  if (name.starts_with("gguf-")) return block_scheme(name);
   return integer_scheme(name);
 }
 

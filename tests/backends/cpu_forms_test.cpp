@@ -61,6 +61,10 @@ std::vector<NamedScheme> schemes() {
       {"fp8_block", scaled_scheme(f8_e4m3, f32, {.rows = 128, .cols = 128}), "cpu_f8_lane16"},
       {"fp8_block_e8m0", scaled_scheme(f8_e4m3, f8_e8m0, {.rows = 128, .cols = 128}),
        "cpu_f8_lane16"},
+      {"nf3", grouped(nf3, f8_e4m3, 32), "cpu_nf3_lane16"},
+      {"ternary_64", grouped(u2, f16, 64), "cpu_ternary_lane16"},
+      {"ternary_128", grouped(u2, f16, 128), "cpu_ternary_lane16"},
+      {"ternary_tensor", scaled_scheme(u2, f32, {}), "cpu_ternary_lane16"},
       {"mxfp8", grouped(f8_e4m3, f8_e8m0, 32), "cpu_f8_lane16"},
   };
 }
@@ -247,10 +251,11 @@ TEST_P(CpuForms, GgufBlocksAreReadInTheirExactForm) {
     std::int64_t elements, bytes;
   };
   for (const Block& type :
-       {Block{2, 32, 18}, Block{8, 32, 34}, Block{39, 32, 17}, Block{40, 64, 36}}) {
+       {Block{2, 32, 18}, Block{8, 32, 34}, Block{39, 32, 17}, Block{40, 64, 36}, Block{42, 64, 18},
+        Block{142, 128, 34}, Block{35, 256, 66}}) {
     SCOPED_TRACE(type.id);
     const std::int64_t n = 40;
-    const std::int64_t k = 192;
+    const std::int64_t k = 768;
     std::mt19937 random(7);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(n * k / type.elements * type.bytes));
     for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random() & 0x3FU);
@@ -413,6 +418,17 @@ TEST(CpuFormsRules, ListEveryUnmetNeed) {
   EXPECT_THAT(text_of(odd), HasSubstr("int4, int8 or e4m3 with scales"));
   EXPECT_THAT(text_of(scaled_scheme(DType::nf4, DType::f16, {.rows = 1, .cols = 32})),
               HasSubstr("int4, int8 or e4m3 with scales"));
+  const Scheme nf3 = scaled_scheme(DType::nf3, DType::f8_e4m3, {.rows = 1, .cols = 32});
+  EXPECT_EQ(text_of(nf3), "");
+  EXPECT_EQ(text_of(nf3, 464), "");
+  EXPECT_THAT(text_of(nf3, 40), HasSubstr("hidden_size % 16 = 0, has 40"));
+  EXPECT_THAT(text_of(ordered(nf3)), HasSubstr("gate and up without act-order"));
+  EXPECT_THAT(text_of(scaled_scheme(DType::nf3, DType::f32, {})),
+              HasSubstr("down with a scale a row, since nf3 has no code of zero"));
+  odd = scaled_scheme(DType::u2, DType::f16, {.rows = 1, .cols = 64});
+  EXPECT_EQ(text_of(odd), "");
+  odd.zero_point = 2;
+  EXPECT_THAT(text_of(odd), HasSubstr("with zero point 1, has 2"));
   EXPECT_THAT(text_of(scaled_scheme(DType::f8_e4m3, DType::f32, {.rows = 24, .cols = 128})),
               HasSubstr("a scale a row, for all rows or for a multiple of 16"));
 }

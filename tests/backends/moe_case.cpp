@@ -82,6 +82,7 @@ Scheme scaled_scheme(DType weight, DType scale, Granularity granularity) {
   scheme.weight = weight;
   scheme.scale = ScaleSpec{.dtype = scale, .granularity = granularity};
   scheme.zero_point = weight == DType::u4 ? 8 : weight == DType::u8 ? 128 : 0;
+  if (weight == DType::u2) scheme.zero_point = 1;
   return scheme;
 }
 

@@ -27,7 +27,8 @@ QuantizedTensor random_blocks(std::string_view name, std::int64_t n, std::int64_
   for (std::byte& byte : codes.bytes) byte = static_cast<std::byte>(random());
   for (std::int64_t b = 0; b < blocks; ++b) {
     std::byte* block = codes.bytes.data() + b * type.bytes;
-    if (name == "Q4_0" || name == "Q8_0") block[1] &= std::byte{0xBB};  // f16, finite
+    if (name == "TQ2_0") block[65] &= std::byte{0xBB};  // f16, finite
+    if (name.ends_with("Q2_0") || name == "Q4_0" || name == "Q8_0") block[1] &= std::byte{0xBB};
     if (name == "MXFP4") block[0] = static_cast<std::byte>(random() % 255);
     for (int i = 0; name == "NVFP4" && i < 4; ++i) {
       if (block[i] == std::byte{0xFF}) block[i] = std::byte{0x7F};
@@ -46,8 +47,8 @@ std::vector<float> values(const QuantizedTensor& tensor) {
 }
 
 TEST(GgufExact, KeepsEveryValue) {
-  for (const char* name : {"Q4_0", "Q8_0", "MXFP4", "NVFP4"}) {
-    const QuantizedTensor blocks = random_blocks(name, 6, 192);
+  for (const char* name : {"Q4_0", "Q8_0", "MXFP4", "NVFP4", "Q2_0", "PQ2_0", "TQ2_0"}) {
+    const QuantizedTensor blocks = random_blocks(name, 6, 768);
     const auto exact = gguf_exact(blocks);
     ASSERT_TRUE(exact) << exact.error().message();
     EXPECT_EQ(exact->scheme, gguf_exact_scheme(blocks.scheme)) << name;

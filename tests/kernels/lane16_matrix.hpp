@@ -27,7 +27,7 @@ struct Lane16Form {
   bool zeros() const {
     return codes == Lane16Codes::int4_zeros || codes == Lane16Codes::int8_zeros;
   }
-  int code_bits() const { return lane16_cell_bytes(codes) == 128 ? 4 : 8; }
+  int code_bits() const { return lane16_code_bits(codes); }
 };
 
 class Lane16Matrix {
@@ -58,7 +58,7 @@ class Lane16Matrix {
   // Random codes of every value but NaN, scales around 1, zero points of every code.
   void fill(std::mt19937& random) {
     for (std::uint8_t& code : codes_) {
-      code = static_cast<std::uint8_t>(random() & (form_.code_bits() == 4 ? 15U : 255U));
+      code = static_cast<std::uint8_t>(random() & ((1U << form_.code_bits()) - 1));
       if (form_.codes == Lane16Codes::f8_e4m3 && (code & 0x7fU) == 0x7fU) code ^= 1U;
     }
     for (std::uint8_t& zero : zeros_)
@@ -72,10 +72,7 @@ class Lane16Matrix {
   Lane16Blocks pack() {
     const Dims grid{.n = dims_.n, .k = groups()};
     const auto code_at = [this](std::int64_t n, std::int64_t k) { return code(n, k); };
-    if (form_.code_bits() == 4)
-      pack_to<CpuF4Lane16>(dims_, code_at, packed_codes_);
-    else
-      pack_to<CpuByteLane16>(dims_, code_at, packed_codes_);
+    pack_codes(code_at);
     pack_scales(grid);
     pack_to<CpuLane16Groups<8>>(
         grid, [this](std::int64_t n, std::int64_t g) { return zero(n, g); }, packed_zeros_);
@@ -105,6 +102,8 @@ class Lane16Matrix {
     if (form_.codes == Lane16Codes::nvfp4 || form_.codes == Lane16Codes::f4_e2m1)
       return f4_e2m1_to_f32(code);
     if (form_.codes == Lane16Codes::f8_e4m3) return f8_e4m3_to_f32(code);
+    if (form_.codes == Lane16Codes::nf3) return nf3_to_f32(code);
+    if (form_.codes == Lane16Codes::ternary) return static_cast<float>(code) - 1.0F;
     if (form_.code_bits() == 4 && !form_.offset_codes)
       return static_cast<float>(static_cast<int>(code ^ 8U) - 8);
     return integer(code);
@@ -142,11 +141,34 @@ class Lane16Matrix {
     }
   }
 
+  // Of rows that are not there: zero weights under a scale of the whole block.
+  int padding() const {
+    if (form_.scale != Lane16Scale::f32_blocks) return 0;
+    if (form_.codes == Lane16Codes::ternary) return 0x55;
+    return !form_.offset_codes ? 0 : form_.code_bits() == 4 ? 0x88 : 0x80;
+  }
   template <Layout L, class Code>
-  static void pack_to(Dims dims, const Code& code, AlignedBuffer& to) {
+  static void pack_to(Dims dims, const Code& code, AlignedBuffer& to, int padding = 0) {
     to = *AlignedBuffer::allocate(static_cast<std::uint64_t>(L::bytes(dims)));
-    std::memset(to.data(), 0, to.size());
+    std::memset(to.data(), padding, to.size());
     fewbit::pack<L>(dims, code, to.span());
+  }
+  template <class Code>
+  void pack_codes(const Code& code_at) {
+    if (form_.code_bits() == 2) pack_to<CpuPairLane16>(dims_, code_at, packed_codes_, padding());
+    if (form_.code_bits() == 4) pack_to<CpuF4Lane16>(dims_, code_at, packed_codes_, padding());
+    if (form_.code_bits() == 8) pack_to<CpuByteLane16>(dims_, code_at, packed_codes_, padding());
+    if (form_.code_bits() != 3) return;
+    // Bits 16 u to 16 u + 15 of a row of codes.
+    const auto unit_at = [&](std::int64_t n, std::int64_t u) {
+      std::uint64_t bits = 0;
+      for (int bit = 0; bit < 16; ++bit) {
+        const std::int64_t at_bit = u * 16 + bit;
+        bits |= std::uint64_t{code_at(n, at_bit / 3) >> (at_bit % 3) & 1U} << bit;
+      }
+      return bits;
+    };
+    pack_to<CpuTripleLane16>(CpuTripleLane16::of_codes(dims_), unit_at, packed_codes_);
   }
   void pack_scales(Dims grid) {
     const auto bits = [this](std::int64_t n, std::int64_t g) { return scale(n, g); };

@@ -36,7 +36,14 @@ constexpr Lane16Form forms[] = {
     {"int8_zeros_f16_128", Lane16Codes::int8_zeros, Lane16Scale::f16, 128, true},
     {"int8_zeros_signed_f32_32", Lane16Codes::int8_zeros, Lane16Scale::f32, 32},
     {"fp8_f32_row", Lane16Codes::f8_e4m3, Lane16Scale::f32, 0},
+    {"int4_blocks", Lane16Codes::int4, Lane16Scale::f32_blocks, 128, true},
+    {"int8_blocks", Lane16Codes::int8, Lane16Scale::f32_blocks, 128, true},
     {"fp8_blocks", Lane16Codes::f8_e4m3, Lane16Scale::f32_blocks, 128},
+    {"nf3", Lane16Codes::nf3, Lane16Scale::f8_e4m3, 32},
+    {"nf3_f16_row", Lane16Codes::nf3, Lane16Scale::f16, 0},
+    {"ternary_f16_64", Lane16Codes::ternary, Lane16Scale::f16, 64},
+    {"ternary_f16_128", Lane16Codes::ternary, Lane16Scale::f16, 128},
+    {"ternary_blocks", Lane16Codes::ternary, Lane16Scale::f32_blocks, 0},
     {"mxfp8", Lane16Codes::f8_e4m3, Lane16Scale::f8_e8m0, 32},
 };
 
@@ -143,8 +150,7 @@ TEST_P(Lane16Test, EveryCodeTimesEveryScaleIsExact) {
   for (int row = 0; row < 256; ++row) {
     if (byte_scales) matrix.scale(row, 0) = static_cast<std::uint32_t>(row);
     for (int k = 0; k < 16; ++k)
-      matrix.code(row, k) =
-          static_cast<std::uint8_t>((row + k) & (form().code_bits() == 4 ? 15 : 255));
+      matrix.code(row, k) = static_cast<std::uint8_t>((row + k) & ((1 << form().code_bits()) - 1));
   }
   std::vector<float> x(256);
   for (std::size_t k = 0; k < 16; ++k) x[k * 17] = 1.0F;

@@ -23,8 +23,8 @@ using W4a16Layouts = ::testing::Types<B12xPacked, GroupedByteScales, SingleByteS
                                       Nf3HighPlane<64>, Nf3LowPlane<128>, Nf3HighPlane<128>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(W4a16, LayoutTest, W4a16Layouts);
 
-using CpuLayouts = ::testing::Types<CpuF4Lane16, CpuByteLane16, CpuLane16Groups<8>,
-                                    CpuLane16Groups<16>, CpuLane16Groups<32>>;
+using CpuLayouts = ::testing::Types<CpuF4Lane16, CpuByteLane16, CpuPairLane16, CpuTripleLane16,
+                                    CpuLane16Groups<8>, CpuLane16Groups<16>, CpuLane16Groups<32>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, LayoutTest, CpuLayouts);
 
 // A closed form is usable at compile time, so kernels can't disagree with it.

@@ -7,7 +7,7 @@ usage: make_oracle.py [--check]     writes the tables *.csv beside itself
 
 The rules follow the engines' sources class by class and what docs/backends.md says of fewbit's own,
 not the tables of the library: each class is a function that lists what it misses. A row of a table holds a layer
-of tests/problems/models.txt, a device, the spread tp/ep/exchange, the backend chosen ("-": none)
+of tests/problems/models.txt (fewbit_kinds: own_kinds.txt), a device, the spread tp/ep/exchange, the backend chosen ("-": none)
 and for each backend that the engine would ask all unmet needs: "name=reason: needs this, has
 that / ... | name=...". The words are fewbit's. oracle_test.cpp compares every row with the library.
 """
@@ -142,8 +142,8 @@ def row_of(layer, order):
     return [layer.name, layer.device, spread, chosen, " | ".join(cells)]
 
 
-def models():
-    text = (HERE.parent / "problems" / "models.txt").read_text()
+def models(file="models.txt"):
+    text = (HERE.parent / "problems" / file).read_text()
     for line in text.splitlines():
         words = line.split("#")[0].split()
         if words:
@@ -165,9 +165,9 @@ def spreads_of(words, devices):
             yield device, (1, 8, "flashinfer_two_sided")
 
 
-def table(order, spread_too, devices):
+def table(order, spread_too, devices, file="models.txt"):
     rows = []
-    for words, scheme in models():
+    for words, scheme in models(file):
         for device, spread in spreads_of(words, devices):
             if spread != (1, 1, "none") and not spread_too(words[0]):
                 continue
@@ -202,6 +202,8 @@ def main():
         "vllm": table(vllm_order, lambda name: name in SPREAD_MODELS, DEVICES + OF_CUDA),
         "sglang": table(sglang_order, lambda name: False, ["sm_75", "sm_80", "sm_90", "sm_100"]),
         "fewbit": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES),
+        "fewbit_kinds": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES,
+                              "own_kinds.txt"),
         "flashinfer": table(flashinfer_order, lambda name: False,
                             ["sm_90", "sm_100", "sm_120"] + OF_CUDA),
     }

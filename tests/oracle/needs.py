@@ -66,6 +66,10 @@ class Layer:
             self.key = scheme.replace("-", "_")
             self.acts = {"fp8_tensor": "fp8_tensor", "fp8_channel": "fp8_token",
                          "fp8_block": "fp8_group"}[self.key]
+        elif scheme == "nf3":
+            self.key, self.group = "nf3", 32
+        elif scheme.startswith("gguf-"):
+            self.key, self.blocks = "gguf", scheme[5:]
         else:
             self.read_integer(scheme.split("-"))
 

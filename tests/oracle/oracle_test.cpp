@@ -28,13 +28,14 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+std::vector<NamedProblem> read_problems(const char* file) {
+  const std::string path = (tests::source_dir() / "tests/problems" / file).string();
+  auto parsed = parse_problems(read_file(path), path);
+  EXPECT_TRUE(parsed) << parsed.error().message();
+  return parsed ? *std::move(parsed) : std::vector<NamedProblem>{};
+}
 const std::vector<NamedProblem>& problems() {
-  static const std::vector<NamedProblem> list = [] {
-    const std::string path = (tests::source_dir() / "tests/problems/models.txt").string();
-    auto parsed = parse_problems(read_file(path), path);
-    EXPECT_TRUE(parsed) << parsed.error().message();
-    return parsed ? *std::move(parsed) : std::vector<NamedProblem>{};
-  }();
+  static const std::vector<NamedProblem> list = read_problems("models.txt");
   return list;
 }
 
@@ -98,9 +99,9 @@ std::map<std::string, std::string> cells_of(const std::string& refusals) {
   return cells;
 }
 
-void check_row(Engine engine, const Row& row) {
+void check_row(Engine engine, const std::vector<NamedProblem>& problems, const Row& row) {
   SCOPED_TRACE(row[0] + " on " + row[1] + ", " + row[2]);
-  const auto whole = find_problem(problems(), row[0]);
+  const auto whole = find_problem(problems, row[0]);
   ASSERT_TRUE(whole) << whole.error().message();
   // fewbit's own table has even shares only.
   const Dealing dealing = engine == Engine::fewbit ? Dealing::even : dealing_of(engine, *whole);
@@ -128,10 +129,11 @@ void check_row(Engine engine, const Row& row) {
   EXPECT_TRUE(expected.empty()) << "not asked: " << expected.begin()->first;
 }
 
-void check_table(Engine engine, const std::string& name, std::size_t least) {
+void check_table(Engine engine, const std::string& name, std::size_t least,
+                 const std::vector<NamedProblem>& of = problems()) {
   const std::vector<Row> rows = read_table(name);
   EXPECT_GE(rows.size(), least);
-  for (const Row& row : rows) check_row(engine, row);
+  for (const Row& row : rows) check_row(engine, of, row);
 }
 
 // Whether the streaming CUDA kernel could take the layer, and why not.
@@ -167,6 +169,9 @@ TEST(Oracle, TheCudaKernelFitsWhereItsTableSays) {
 }
 
 TEST(Oracle, FewbitChoosesAndRefusesAsItsTableSays) { check_table(Engine::fewbit, "fewbit", 1500); }
+TEST(Oracle, FewbitChoosesForItsOwnKindsAsTheirTableSays) {
+  check_table(Engine::fewbit, "fewbit_kinds", 150, read_problems("own_kinds.txt"));
+}
 TEST(Oracle, VllmChoosesAndRefusesAsItsTableSays) { check_table(Engine::vllm, "vllm", 1500); }
 TEST(Oracle, SglangChoosesAndRefusesAsItsTableSays) { check_table(Engine::sglang, "sglang", 300); }
 TEST(Oracle, FlashInferChoosesAndRefusesAsItsTableSays) {

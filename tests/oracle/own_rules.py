@@ -2,7 +2,7 @@
 """What fewbit's own backends need (docs/backends.md, "Those that run here").
 
 The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
-size, 4 and 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
+size, 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
 backend takes NVFP4 and MXFP4 in whole groups on cards of compute capability 9.0, with biases.
 """
@@ -10,6 +10,7 @@ from cuda_rules import verdict
 from needs import Needs
 
 LEVELS = ["cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx"]
+BLOCKS = {"q2_0": "INT2", "pq2_0": "INT2", "tq2_0": "INT2", "q4_0": "INT4", "q8_0": "INT8"}
 NAMES = {"gptq": "GPTQ", "awq": "AWQ", "ct": "compressed-tensors"}
 
 
@@ -17,11 +18,13 @@ def scheme_words(x, scheme):
     """What the layer has, as pages call it, without what they add in brackets."""
     if x.key == "plain":
         return scheme
+    if x.key == "gguf":
+        return f"GGUF {BLOCKS[x.blocks]}"
     if x.producer:
         return f"{NAMES[x.producer]} {scheme.split('-')[1].upper()}"
     if x.key == "nvfp4":
         return "compressed-tensors NVFP4" if scheme.startswith("ct-") else "ModelOpt NVFP4"
-    return {"mxfp4": "MXFP4", "mxfp8": "FP8 MXFP8"}.get(x.key, "FP8")
+    return {"mxfp4": "MXFP4", "mxfp8": "FP8 MXFP8", "nf3": "NF3"}.get(x.key, "FP8")
 
 
 def own_cpu(level, x):

@@ -22,8 +22,13 @@ TEST(SchemeFromName, TellsProducerGroupsZerosAndOrder) {
   EXPECT_EQ(*scheme_from_name("nvfp4-w4a16"), nvfp4_scheme());
   EXPECT_EQ(scheme_from_name("nvfp4")->activation, DType::f4_e2m1);
   EXPECT_EQ(scheme_from_name("fp8-block")->scale->granularity, (Granularity{128, 128}));
-  for (const char* bad :
-       {"", "int4", "gptq-int5", "gptq-int4-g", "gptq-int4-g0", "awq-", "nvfp5"}) {
+  EXPECT_EQ(scheme_from_name("nf3")->weight, DType::nf3);
+  const Scheme pairs = scheme_from_name("gguf-pq2_0").value();
+  EXPECT_EQ(pairs.weight, DType::u2);
+  EXPECT_EQ(pairs.scale->granularity, (Granularity{1, 128}));
+  EXPECT_EQ(scheme_from_name("gguf-q5_k")->ggml_type, 13);
+  for (const char* bad : {"gguf-", "gguf-q4_2", "gguf-i8", "", "int4", "gptq-int5", "gptq-int4-g",
+                          "gptq-int4-g0", "awq-", "nvfp5"}) {
     const auto scheme = scheme_from_name(bad);
     ASSERT_FALSE(scheme) << bad;
     EXPECT_THAT(scheme.error().what, HasSubstr("means nothing"));

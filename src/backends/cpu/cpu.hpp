@@ -15,7 +15,7 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
                                   const DeviceInfo& device);
 std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& problem,
                                      const DeviceInfo& device);
-// 4 and 8-bit weights are packed, 16/32-bit weights are verbatim; the same bytes at every level.
+// 2 to 8-bit weights are packed, 16/32-bit weights are verbatim; the same bytes at every level.
 Result<MoePlan> plan_moe(const MoeProblem& problem);
 Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to);

@@ -34,11 +34,19 @@ Dims grid_of(const WeightForm& form, Dims dims) { return {.n = dims.n, .k = form
 PackedSizes used_sizes(const WeightForm& form, Dims dims) {
   const Dims grid = grid_of(form, dims);
   const std::int64_t blocks = ceil_div(dims.n, block_rows);
-  return {.codes = form.code_bits() == 4 ? CpuF4Lane16::bytes(dims) : CpuByteLane16::bytes(dims),
+  return {.codes = blocks * block_rows * dims.k * form.code_bits() / 8,
           .scales = form.scale == Lane16Scale::f32_blocks
                         ? blocks * grid.k * 4
                         : blocks * block_rows * grid.k * lane16_scale_bytes(form.scale),
           .zeros = form.zeros ? CpuLane16Groups<8>::bytes(grid) : 0};
+}
+
+// Codes of rows past the matrix: zero weights where their block has one scale for all rows.
+std::uint8_t padding_of(const WeightForm& form) {
+  if (form.scale != Lane16Scale::f32_blocks) return 0;
+  if (form.codes == Lane16Codes::ternary) return 0x55;
+  if (!form.offset_codes) return 0;
+  return form.code_bits() == 4 ? 0x88 : 0x80;
 }
 
 Error unlike(const char* part, std::string has, std::string expected) {
@@ -86,10 +94,10 @@ Result<void> pack_block_scales(const WeightForm& form, const QuantizedTensor& te
   return {};
 }
 
-// Element (row, column) of a row-major array of whole bytes or of nibbles.
+// Element (row, column) of a row-major array of whole bytes or of parts of one.
 void put(std::span<std::byte> to, int bits, std::int64_t index, std::uint64_t value) {
-  if (bits == 4) {
-    to[size_of(index / 2)] |= static_cast<std::byte>(value << (index % 2 * 4));
+  if (bits < 8) {
+    to[size_of(index * bits / 8)] |= static_cast<std::byte>(value << (index * bits % 8));
     return;
   }
   const auto width = size_of(bits / 8);
@@ -109,6 +117,20 @@ void unpack_ordered(Dims dims, std::span<const std::byte> from,
   unpack<L>(dims, from, [&](std::int64_t n, std::int64_t k, std::uint64_t value) {
     put(to, L::bits, n * dims.k + (order.empty() ? k : order[size_of(k)]), value);
   });
+}
+
+void unpack_codes(const WeightForm& form, Dims dims, std::span<const std::byte> from,
+                  const std::vector<std::int32_t>& order, std::span<std::byte> to) {
+  switch (form.code_bits()) {
+    case 2:
+      return unpack_rows<CpuPairLane16>(dims, from, to);
+    case 3:
+      return unpack_rows<CpuTripleLane16>(CpuTripleLane16::of_codes(dims), from, to);
+    case 4:
+      return unpack_ordered<CpuF4Lane16>(dims, from, order, to);
+    default:
+      return unpack_ordered<CpuByteLane16>(dims, from, order, to);
+  }
 }
 
 Result<Tensor> unpack_scales(const WeightForm& form, Dims dims, std::span<const std::byte> from) {
@@ -167,7 +189,7 @@ Result<void> pack_matrix(const WeightForm& form, const QuantizedTensor& tensor,
     ordered = order_codes(form.code_bits(), dims.n, tensor.codes.view.bytes, order);
     codes = ordered.data();
   }
-  pack_cpu_lane16_codes(form.code_bits(), dims, codes, bytes_of(to.codes));
+  pack_cpu_lane16_codes(form.code_bits(), dims, codes, bytes_of(to.codes), padding_of(form));
   if (form.scale == Lane16Scale::f32_blocks) {
     FEWBIT_TRY(pack_block_scales(form, tensor, to.scales));
   } else {
@@ -193,10 +215,7 @@ Result<QuantizedTensor> unpack_matrix(const Scheme& stored, Dims dims, const Con
   out.scheme = read_as(stored);
   out.global_scale = global_scale;
   FEWBIT_TRY(OwnedTensor codes, allocate_tensor(out.scheme.weight, {dims.n, dims.k}));
-  if (form.code_bits() == 4)
-    unpack_ordered<CpuF4Lane16>(dims, from.codes, order, codes.bytes);
-  else
-    unpack_ordered<CpuByteLane16>(dims, from.codes, order, codes.bytes);
+  unpack_codes(form, dims, from.codes, order, codes.bytes);
   out.codes = std::move(codes.tensor);
   FEWBIT_TRY(out.scales, unpack_scales(form, dims, from.scales));
   if (form.zeros) {

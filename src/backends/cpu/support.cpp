@@ -47,11 +47,12 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
 
 // Codes of each kind, and beside them scales of a row or block of rows, and zero points.
 constexpr const char* layouts =
-    "cpu_f4_lane16, cpu_int4_lane16, cpu_int8_lane16, cpu_f8_lane16, cpu_f4_lane16_scales, "
+    "cpu_f4_lane16, cpu_nf3_lane16, cpu_ternary_lane16, cpu_int4_lane16, cpu_int8_lane16, "
+    "cpu_f8_lane16, cpu_f4_lane16_scales, cpu_nf3_lane16_scales, cpu_ternary_lane16_scales, "
     "cpu_int4_lane16_scales, cpu_int8_lane16_scales, cpu_f8_lane16_scales, "
-    "cpu_f4_lane16_block_scales, cpu_int4_lane16_block_scales, cpu_int8_lane16_block_scales, "
-    "cpu_f8_lane16_block_scales, cpu_int4_lane16_zero_points, cpu_int8_lane16_zero_points, "
-    "row_major";
+    "cpu_f4_lane16_block_scales, cpu_ternary_lane16_block_scales, "
+    "cpu_int4_lane16_block_scales, cpu_int8_lane16_block_scales, cpu_f8_lane16_block_scales, "
+    "cpu_int4_lane16_zero_points, cpu_int8_lane16_zero_points, row_major";
 
 template <IsaLevel level>
 constexpr Backend backend(const char* name, const char* summary, const char* built_for) {
@@ -118,10 +119,10 @@ std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& proble
 }  // namespace cpu
 
 const Backend cpu_avx512_backend = cpu::backend<IsaLevel::avx512>(
-    "cpu_avx512", "4 and 8-bit weights packed and 16/32-bit weights in place, AVX-512", "avx512");
+    "cpu_avx512", "2 to 8-bit weights packed and 16/32-bit weights in place, AVX-512", "avx512");
 const Backend cpu_avx2_backend = cpu::backend<IsaLevel::avx2>(
-    "cpu_avx2", "4 and 8-bit weights packed and 16/32-bit weights in place, AVX2", "avx2");
+    "cpu_avx2", "2 to 8-bit weights packed and 16/32-bit weights in place, AVX2", "avx2");
 const Backend cpu_generic_backend = cpu::backend<IsaLevel::generic>(
-    "cpu_generic", "4 and 8-bit weights packed and 16/32-bit weights in place, any CPU", "generic");
+    "cpu_generic", "2 to 8-bit weights packed and 16/32-bit weights in place, any CPU", "generic");
 
 }  // namespace fewbit

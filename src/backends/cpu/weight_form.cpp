@@ -29,6 +29,10 @@ std::optional<Lane16Codes> codes_of(const Scheme& scheme) {
       return scheme.zero_points ? Lane16Codes::int8_zeros : Lane16Codes::int8;
     case DType::f8_e4m3:
       return Lane16Codes::f8_e4m3;
+    case DType::nf3:
+      return Lane16Codes::nf3;
+    case DType::u2:
+      return Lane16Codes::ternary;
     default:
       return std::nullopt;
   }
@@ -41,6 +45,7 @@ bool is_unsigned(DType weight) { return weight == DType::u4 || weight == DType::
 
 // What codes without zero points of their own are offset by.
 std::int32_t usual_zero(DType weight) {
+  if (weight == DType::u2) return 1;
   if (weight == DType::u4) return 8;
   return weight == DType::u8 ? 128 : 0;
 }
@@ -85,7 +90,7 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
   if (plain && !scheme.scale) return refusals;
   if (plain || scheme.ggml_type || !scheme.scale || !codes_of(scheme) ||
       scheme.packing == Packing::shorts_gemv) {
-    add("in bf16, f16, f32, or e2m1, int4, int8 or e4m3 with scales", scheme_text(scheme));
+    add("in bf16, f16, f32, or e2m1, nf3, u2, int4, int8 or e4m3 with scales", scheme_text(scheme));
     return refusals;
   }
   const Granularity& shape = scheme.scale->granularity;
@@ -100,6 +105,12 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
   }
   if (scheme.zero_points && !is_integer(scheme.weight)) {
     add("without zero points", scheme_text(scheme));
+  }
+  if (scheme.weight == DType::nf3 && shape.rows != 1) {
+    add("with a scale a row, since nf3 has no code of zero", scale_text(*scheme.scale));
+  }
+  if (is_ordered(scheme) && dtype_bits(scheme.weight) < 4) {
+    add("without act-order", scheme_text(scheme));
   }
   if (scheme.zero_points && shape.rows != 1) {
     add("with zero points a row", scale_text(*scheme.scale));
@@ -159,6 +170,10 @@ const char* layout_name(const Scheme& scheme) {
     case Lane16Codes::int8:
     case Lane16Codes::int8_zeros:
       return "cpu_int8_lane16";
+    case Lane16Codes::nf3:
+      return "cpu_nf3_lane16";
+    case Lane16Codes::ternary:
+      return "cpu_ternary_lane16";
     default:
       return "cpu_f8_lane16";
   }

@@ -23,7 +23,7 @@ struct WeightForm {
   bool zeros = false;
   bool ordered = false;  // columns are packed in the order of their groups (act-order)
 
-  int code_bits() const { return lane16_cell_bytes(codes) == 128 ? 4 : 8; }
+  int code_bits() const { return lane16_code_bits(codes); }
   std::int64_t groups(std::int64_t k) const { return group == 0 ? 1 : (k + group - 1) / group; }
   std::int64_t group_of(std::int64_t k) const { return group == 0 ? k : group; }
 };

@@ -28,8 +28,10 @@ enum class Lane16Codes : std::uint8_t {
   int8,  // i8
   int8_zeros,
   f8_e4m3,
+  nf3,      // a codebook of 8 values
+  ternary,  // u2 minus 1: -1, 0, 1, 2
 };
-inline constexpr int lane16_kinds = 7;
+inline constexpr int lane16_kinds = 9;
 
 // How scales are stored: one a row and group, or (f32_blocks) one for a block's 16 rows and group.
 enum class Lane16Scale : std::uint8_t { f8_e4m3, f8_e8m0, f16, bf16, f32, f32_blocks };
@@ -38,9 +40,10 @@ constexpr std::int64_t lane16_scale_bytes(Lane16Scale format) {
   return format == Lane16Scale::f16 || format == Lane16Scale::bf16 ? 2 : 1;
 }
 
-// Blocks of 16 rows, consecutive in memory. Rows past the matrix hold zero codes and zero scales.
+// Blocks of 16 rows, consecutive in memory. Rows past the matrix hold zero codes and zero scales;
+// with f32_blocks codes that mean zero.
 struct Lane16Blocks {
-  const std::uint8_t* codes = nullptr;   // [blocks][k/word][16] words; aligned to 64 bytes
+  const std::uint8_t* codes = nullptr;   // [blocks][k/16] cells; aligned to 64 bytes
   const std::uint8_t* scales = nullptr;  // [blocks][groups][16], or f32 [blocks][groups]
   const std::uint8_t* zeros = nullptr;   // [blocks][groups][16] u8 if offset_codes, else i8
   Lane16Scale scale_format = Lane16Scale::f8_e4m3;
@@ -63,7 +66,22 @@ Lane16KernelOf lane16_generic, lane16_avx2, lane16_avx512;
 
 // Bytes of 16 rows x 16 k of codes.
 constexpr std::int64_t lane16_cell_bytes(Lane16Codes codes) {
-  return codes >= Lane16Codes::int8 ? 256 : 128;
+  switch (codes) {
+    case Lane16Codes::ternary:
+      return 64;
+    case Lane16Codes::nf3:
+      return 96;
+    case Lane16Codes::nvfp4:
+    case Lane16Codes::f4_e2m1:
+    case Lane16Codes::int4:
+    case Lane16Codes::int4_zeros:
+      return 128;
+    default:
+      return 256;
+  }
+}
+constexpr int lane16_code_bits(Lane16Codes codes) {
+  return static_cast<int>(lane16_cell_bytes(codes) / 32);
 }
 
 }  // namespace fewbit

@@ -75,6 +75,38 @@ struct Avx2 {
     return {int4_half(words.low, i), int4_half(words.high, i)};
   }
 
+  FEWBIT_INLINE __m128i load_bytes(const std::uint8_t* p) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  }
+  FEWBIT_INLINE Words load_any_words(const std::uint8_t* p) {
+    const auto* words = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+  }
+  FEWBIT_INLINE Words load_halves(const std::uint8_t* p) {
+    return {_mm256_cvtepu16_epi32(load_bytes(p)), _mm256_cvtepu16_epi32(load_bytes(p + 16))};
+  }
+  FEWBIT_INLINE Words right(const Words& words, int i) {
+    return {_mm256_srli_epi32(words.low, i), _mm256_srli_epi32(words.high, i)};
+  }
+  FEWBIT_INLINE Words left(const Words& words, int i) {
+    return {_mm256_slli_epi32(words.low, i), _mm256_slli_epi32(words.high, i)};
+  }
+  FEWBIT_INLINE Words either(const Words& a, const Words& b) {
+    return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
+  }
+  FEWBIT_INLINE Floats look_up(__m256 table, const Words& codes) {
+    return {_mm256_permutevar8x32_ps(table, codes.low),
+            _mm256_permutevar8x32_ps(table, codes.high)};
+  }
+  FEWBIT_INLINE Floats nf3(const Words& codes) {
+    return look_up(
+        _mm256_setr_ps(-1.0F, -0.6047F, -0.3563F, -0.1275F, 0.1275F, 0.3563F, 0.6047F, 1.0F),
+        codes);
+  }
+  FEWBIT_INLINE Floats ternary(const Words& codes) {
+    return look_up(_mm256_setr_ps(-1.0F, 0.0F, 1.0F, 2.0F, -1.0F, 0.0F, 1.0F, 2.0F), codes);
+  }
+
   FEWBIT_INLINE __m256 uint4_half(__m256i words, int i) {
     return _mm256_cvtepi32_ps(
         _mm256_and_si256(_mm256_srli_epi32(words, 4 * i), _mm256_set1_epi32(15)));
@@ -83,9 +115,6 @@ struct Avx2 {
     return sub({uint4_half(words.low, i), uint4_half(words.high, i)}, zero);
   }
 
-  FEWBIT_INLINE __m128i load_bytes(const std::uint8_t* p) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  }
   FEWBIT_INLINE Floats int8(const std::uint8_t* p, int flip) {
     const __m128i bytes = _mm_xor_si128(load_bytes(p), _mm_set1_epi8(static_cast<char>(flip)));
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),

@@ -44,6 +44,28 @@ struct Avx512 {
     return _mm512_permutexvar_ps(_mm512_srli_epi32(words, static_cast<unsigned>(4 * i)), table);
   }
 
+  FEWBIT_INLINE Words load_any_words(const std::uint8_t* p) { return _mm512_loadu_si512(p); }
+  FEWBIT_INLINE Words load_halves(const std::uint8_t* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  FEWBIT_INLINE Words right(Words words, int i) {
+    return _mm512_srli_epi32(words, static_cast<unsigned>(i));
+  }
+  FEWBIT_INLINE Words left(Words words, int i) {
+    return _mm512_slli_epi32(words, static_cast<unsigned>(i));
+  }
+  FEWBIT_INLINE Words either(Words a, Words b) { return _mm512_or_si512(a, b); }
+  // Tables repeat where codes have fewer bits than the permute reads.
+  FEWBIT_INLINE Floats nf3(Words codes) {
+    const __m512 table = _mm512_broadcast_f32x8(
+        _mm256_setr_ps(-1.0F, -0.6047F, -0.3563F, -0.1275F, 0.1275F, 0.3563F, 0.6047F, 1.0F));
+    return _mm512_permutexvar_ps(codes, table);
+  }
+  FEWBIT_INLINE Floats ternary(Words codes) {
+    const __m512 table = _mm512_broadcast_f32x4(_mm_setr_ps(-1.0F, 0.0F, 1.0F, 2.0F));
+    return _mm512_permutexvar_ps(codes, table);
+  }
+
   // The nibble becomes the low bits of a float of 2^(23 - 4 i), whose last place is then 1 there;
   // the difference is exact. Nibbles above the significand are shifted down first.
   FEWBIT_INLINE Floats uint4_minus(Words words, int i, Floats zero) {

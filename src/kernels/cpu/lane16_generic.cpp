@@ -72,6 +72,33 @@ struct Generic {
     for (int r = 0; r < 16; ++r) out.lane[r] = a.lane[r] ^ b.lane[r];
     return out;
   }
+  static Words load_any_words(const std::uint8_t* p) { return load_words(p); }
+  static Words load_halves(const std::uint8_t* p) {
+    Words out;
+    for (int r = 0; r < 16; ++r) out.lane[r] = bits16(p, r);
+    return out;
+  }
+  static Words right(const Words& words, int i) {
+    Words out;
+    for (int r = 0; r < 16; ++r) out.lane[r] = words.lane[r] >> i;
+    return out;
+  }
+  static Words left(const Words& words, int i) {
+    Words out;
+    for (int r = 0; r < 16; ++r) out.lane[r] = words.lane[r] << i;
+    return out;
+  }
+  static Words either(const Words& a, const Words& b) {
+    Words out;
+    for (int r = 0; r < 16; ++r) out.lane[r] = a.lane[r] | b.lane[r];
+    return out;
+  }
+  static Floats nf3(const Words& codes) {
+    return each([&](int r) { return nf3_to_f32(codes.lane[r] & 7U); });
+  }
+  static Floats ternary(const Words& codes) {
+    return each([&](int r) { return static_cast<float>(codes.lane[r] & 3U) - 1.0F; });
+  }
   static Floats e2m1(const Words& words, int i) {
     static constexpr float values[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                          -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};

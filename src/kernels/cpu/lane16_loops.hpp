@@ -65,6 +65,34 @@ struct ZeroInt4Cell : NibbleCell<L> {
   }
 };
 template <class L>
+struct TernaryCell {
+  static constexpr bool raw = false;
+  static constexpr std::int64_t bytes = 64;
+  typename L::Words words;
+  FEWBIT_INLINE void load(TernaryCell& cell, const std::uint8_t* codes, bool /*offset*/) {
+    cell.words = L::load_words(codes);
+  }
+  FEWBIT_INLINE typename L::Floats value(const TernaryCell& cell, int i) {
+    return L::ternary(L::right(cell.words, 2 * i));
+  }
+};
+// A row's 48 bits in two words: codes 0 to 9 and two bits of code 10; its third bit and the rest.
+template <class L>
+struct Nf3Cell {
+  static constexpr bool raw = false;
+  static constexpr std::int64_t bytes = 96;
+  typename L::Words low, high;
+  FEWBIT_INLINE void load(Nf3Cell& cell, const std::uint8_t* codes, bool /*offset*/) {
+    cell.low = L::load_any_words(codes);
+    cell.high = L::load_halves(codes + 64);
+  }
+  FEWBIT_INLINE typename L::Floats value(const Nf3Cell& cell, int i) {
+    if (i < 10) return L::nf3(L::right(cell.low, 3 * i));
+    if (i > 10) return L::nf3(L::right(cell.high, 3 * i - 32));
+    return L::nf3(L::either(L::right(cell.low, 30), L::left(cell.high, 2)));
+  }
+};
+template <class L>
 struct ByteCell {
   static constexpr bool raw = false;
   static constexpr std::int64_t bytes = 256;
@@ -392,6 +420,10 @@ Lane16Fn* kernel_of(Lane16Codes codes) {
       return run_kind<L, Kind<Int8Cell<L>, false>>;
     case Lane16Codes::int8_zeros:
       return run_kind<L, Kind<ZeroInt8Cell<L>, true>>;
+    case Lane16Codes::nf3:
+      return run_kind<L, Kind<Nf3Cell<L>, false>>;
+    case Lane16Codes::ternary:
+      return run_kind<L, Kind<TernaryCell<L>, false>>;
     default:
       return run_kind<L, Kind<E4m3Cell<L>, false>>;
   }
