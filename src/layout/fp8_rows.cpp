@@ -90,6 +90,7 @@ Result<void> bf16_to_fp8_rows(const TensorView& weights, Dims dims, const Fp8Tar
   FEWBIT_TRY(check_bf16(weights, dims));
   FEWBIT_TRY(check_target(to, dims, Fp8RowScale::per_row));
   const Fp8Kernels& kernels = fp8_kernels(packing_isa());
+  FenceBlocksFn* const fence = block_mover(packing_isa()).fence;
   parallel_ranges(executor, dims.n, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       const std::byte* const row = weights.bytes.data() + n * dims.k * 2;
@@ -97,6 +98,7 @@ Result<void> bf16_to_fp8_rows(const TensorView& weights, Dims dims, const Fp8Tar
       kernels.from_bf16(row, dims.k, 1.0F / scale, to.codes.data() + n * dims.k);
       to.scales[static_cast<std::size_t>(n)] = scale;
     }
+    fence();
   });
   return {};
 }
@@ -106,6 +108,7 @@ Result<void> nvfp4_to_fp8_rows(const Nvfp4Rows& rows, Dims dims, Fp8RowScale kin
   FEWBIT_TRY(check_nvfp4(rows, dims));
   FEWBIT_TRY(check_target(to, dims, kind));
   const Fp8Kernels& kernels = fp8_kernels(packing_isa());
+  FenceBlocksFn* const fence = block_mover(packing_isa()).fence;
   const std::array<float, 256> steps = steps_of(rows.global_scale);
   const bool scaled = kind == Fp8RowScale::per_row;
   const Fp8Tables tables = scaled ? Fp8Tables{} : tables_of(steps);
@@ -125,6 +128,7 @@ Result<void> nvfp4_to_fp8_rows(const Nvfp4Rows& rows, Dims dims, Fp8RowScale kin
       kernels.from_nvfp4(row, 1.0F / scale, out);
       to.scales[static_cast<std::size_t>(n)] = scale;
     }
+    fence();
   });
   return {};
 }

@@ -22,6 +22,8 @@ struct Nvfp4Groups {
 // For each of the 256 scale bytes what the 16 codes become.
 using Fp8Tables = std::array<std::array<std::byte, 16>, 256>;
 
+// Whole lines of a result may go past the caches: fence_blocks after the last ones. What follows a
+// row in memory is fetched.
 struct Fp8Kernels {
   // Bits of the largest |weight| of a row of k bf16; NaN are not counted.
   std::uint16_t (*largest_bf16)(const std::byte* row, std::int64_t k);

@@ -6,12 +6,25 @@
 
 #include "core/isa_region.hpp"
 
-FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl")
+FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
 
 namespace fewbit {
 namespace {
 
 inline __m512i all_of(unsigned value) { return _mm512_set1_epi32(static_cast<int>(value)); }
+
+// Past the caches, which would read the line before it is written.
+inline void put_line(std::byte* at, __m512i x) {
+  if (reinterpret_cast<std::uintptr_t>(at) % 64 == 0) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(at), x);
+  } else {
+    _mm512_storeu_si512(at, x);
+  }
+}
+
+inline void fetch(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
 
 // As to_e4m3 of the portable variant: a code in each lane.
 inline __m512i to_e4m3(__m512 x) {
@@ -47,22 +60,50 @@ std::uint16_t largest_bf16(const std::byte* row, std::int64_t k) {
   return static_cast<std::uint16_t>(_mm512_reduce_max_epu32(words));
 }
 
-inline __m128i convert_bf16(__m256i weights, __m512 factor) {
-  const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(weights), 16);
-  return _mm512_cvtepi32_epi8(to_e4m3(_mm512_mul_ps(_mm512_castsi512_ps(bits), factor)));
+inline __m512i scaled(__m512i bits, __m512 factor) {
+  return to_e4m3(_mm512_mul_ps(_mm512_castsi512_ps(bits), factor));
+}
+
+// 64 weights to their codes: of each vector of 32, the even and the odd ones.
+inline __m512i convert_line(__m512i first, __m512i second, __m512 factor) {
+  constexpr int any_of_three = 0xfe;
+  const __m512i odd = all_of(0xffff0000U);
+  const __m512i a = scaled(_mm512_slli_epi32(first, 16), factor);
+  const __m512i b = scaled(_mm512_and_si512(first, odd), factor);
+  const __m512i c = scaled(_mm512_slli_epi32(second, 16), factor);
+  const __m512i d = scaled(_mm512_and_si512(second, odd), factor);
+  const __m512i pairs =
+      _mm512_ternarylogic_epi32(a, _mm512_slli_epi32(b, 8), _mm512_slli_epi32(c, 16), any_of_three);
+  // Words 2i are codes 2i and 2i + 1, words 2i + 1 those of the second 32.
+  const __m512i all = _mm512_or_si512(pairs, _mm512_slli_epi32(d, 24));
+  const __m512i in_order =
+      _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24,
+                       22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  return _mm512_permutexvar_epi16(in_order, all);
+}
+
+inline __mmask32 first_of(std::int64_t count) {
+  if (count >= 32) return ~__mmask32{0};
+  return count <= 0 ? 0 : static_cast<__mmask32>((1U << count) - 1U);
 }
 
 void from_bf16(const std::byte* row, std::int64_t k, float inverse, std::byte* out) {
   const __m512 factor = _mm512_set1_ps(inverse);
+  const std::byte* const next = row + 2 * k;
   std::int64_t i = 0;
-  for (; i + 16 <= k; i += 16) {
-    const __m256i weights = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 2 * i));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), convert_bf16(weights, factor));
+  for (; i + 64 <= k; i += 64) {
+    fetch(next + 2 * i);
+    fetch(next + 2 * i + 64);
+    put_line(out + i, convert_line(_mm512_loadu_si512(row + 2 * i),
+                                   _mm512_loadu_si512(row + 2 * i + 64), factor));
   }
   if (i == k) return;
-  const auto lanes = static_cast<__mmask16>((1U << (k - i)) - 1U);
-  const __m256i weights = _mm256_maskz_loadu_epi16(lanes, row + 2 * i);
-  _mm_mask_storeu_epi8(out + i, lanes, convert_bf16(weights, factor));
+  const std::int64_t left = k - i;
+  const __m512i codes =
+      convert_line(_mm512_maskz_loadu_epi16(first_of(left), row + 2 * i),
+                   _mm512_maskz_loadu_epi16(first_of(left - 32), row + 2 * i + 64), factor);
+  const __mmask64 mine = (std::uint64_t{1} << left) - 1U;
+  _mm512_mask_storeu_epi8(out + i, mine, codes);
 }
 
 // Lane 2i has code i in its low bits, lane 2i + 1 code 8 + i; what lies above them is anything.
@@ -83,31 +124,105 @@ inline __m512 step_of(const Nvfp4Groups& groups, std::int64_t g) {
   return _mm512_set1_ps(groups.steps[static_cast<std::uint8_t>(groups.scales[g])]);
 }
 
-inline __m512i max_of_shifted(__m512i bytes, int by) {
-  return _mm512_max_epu8(bytes, _mm512_srl_epi64(bytes, _mm_cvtsi32_si128(by)));
+// The larger code of each byte.
+inline __m512i larger_codes(const std::byte* pairs) {
+  const __m512i low = _mm512_set1_epi8(7);
+  const __m512i x = _mm512_loadu_si512(pairs);
+  return _mm512_max_epu8(_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
 }
 
-// Eight groups: the largest code of a group gives its largest weight.
-float largest_nvfp4(const Nvfp4Groups& groups) {
-  const __m512i low = _mm512_set1_epi8(7);
-  const __m256 e2m1 = _mm256_setr_ps(0, .5F, 1, 1.5F, 2, 3, 4, 6);
-  const __m256 sign_free = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-  __m256 largest = _mm256_setzero_ps();
-  for (std::int64_t g = 0; g < groups.count; g += 8) {
-    const auto lanes =
-        static_cast<__mmask8>(groups.count - g >= 8 ? 0xffU : (1U << (groups.count - g)) - 1U);
-    const __m512i pairs = _mm512_maskz_loadu_epi64(lanes, groups.codes + 8 * g);
-    const __m512i codes = _mm512_max_epu8(_mm512_and_si512(pairs, low),
-                                          _mm512_and_si512(_mm512_srli_epi16(pairs, 4), low));
-    const __m512i most = max_of_shifted(max_of_shifted(max_of_shifted(codes, 32), 16), 8);
-    const __m256 values = _mm256_permutexvar_ps(_mm512_cvtepi64_epi32(most), e2m1);
-    const __m256i scales = _mm256_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, groups.scales + g));
-    // Lanes without a group: code 0 of some scale, 0 or NaN.
-    const __m256 steps = _mm256_i32gather_ps(groups.steps, scales, 4);
-    const __m256 weights = _mm256_and_ps(_mm256_mul_ps(values, steps), sign_free);
-    largest = _mm256_max_ps(weights, largest);  // the second of a pair with a NaN
+// Of 16 groups the largest codes of each half of a group.
+inline __m512i halves_of(const std::byte* pairs) {
+  const __m512 a = _mm512_castsi512_ps(larger_codes(pairs));
+  const __m512 b = _mm512_castsi512_ps(larger_codes(pairs + 64));
+  return _mm512_max_epu8(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+                         _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
+}
+
+inline __m512i max_with_right(__m512i x, unsigned by) {
+  return _mm512_max_epu8(x, _mm512_srli_epi32(x, by));
+}
+inline __m512i max_with_left(__m512i x, unsigned by) {
+  return _mm512_max_epu8(x, _mm512_slli_epi32(x, by));
+}
+
+// The largest code of each of 64 groups, in the order of group_order.
+inline __m512i largest_codes(const std::byte* pairs) {
+  const __m512i a = max_with_right(max_with_right(halves_of(pairs), 16), 8);       // in bytes 0
+  const __m512i b = max_with_left(max_with_right(halves_of(pairs + 128), 16), 8);  // 1
+  const __m512i c = max_with_right(max_with_left(halves_of(pairs + 256), 16), 8);  // 2
+  const __m512i d = max_with_left(max_with_left(halves_of(pairs + 384), 16), 8);   // 3
+  const __m512i ab = _mm512_mask_blend_epi8(0x2222222222222222U, a, b);
+  const __m512i cd = _mm512_mask_blend_epi8(0x8888888888888888U, c, d);
+  return _mm512_mask_blend_epi16(0xaaaaaaaaU, ab, cd);
+}
+
+struct GroupOrder {
+  std::uint8_t group[64];
+};
+constexpr GroupOrder make_group_order() {
+  GroupOrder order{};
+  for (int i = 0; i < 64; ++i) {
+    const int lane = i / 16;
+    const int word = i / 4 % 4;
+    order.group[i] = static_cast<std::uint8_t>(16 * (i % 4) + word / 2 * 8 + 2 * lane + word % 2);
   }
-  return _mm512_reduce_max_ps(_mm512_zextps256_ps512(largest));
+  return order;
+}
+constexpr GroupOrder group_order = make_group_order();
+
+// Of each code the largest magnitude of a scale byte that it is the largest code of a group with,
+// in 64 parts; 0: none.
+struct LargestScales {
+  __m512i of_code[8];
+};
+
+inline void add_groups(const std::byte* pairs, const std::byte* scales, LargestScales& largest) {
+  const __m512i codes = largest_codes(pairs);
+  const __m512i nan = _mm512_set1_epi8(0x7f);
+  const __m512i magnitudes = _mm512_and_si512(_mm512_loadu_si512(scales), nan);
+  const __m512i numbers =
+      _mm512_maskz_mov_epi8(_mm512_cmpneq_epu8_mask(magnitudes, nan), magnitudes);
+  const __m512i in_order = _mm512_permutexvar_epi8(_mm512_loadu_si512(group_order.group), numbers);
+#pragma GCC unroll 8
+  for (int code = 1; code < 8; ++code) {
+    const __mmask64 mine = _mm512_cmpeq_epu8_mask(codes, _mm512_set1_epi8(static_cast<char>(code)));
+    __m512i& most = largest.of_code[code];
+    most = _mm512_mask_max_epu8(most, mine, most, in_order);
+  }
+}
+
+inline int largest_byte(__m512i x) {
+  const __m512i pairs = max_with_right(x, 8);
+  const __m512i words = max_with_right(pairs, 16);
+  return static_cast<int>(_mm512_reduce_max_epu32(_mm512_and_si512(words, all_of(0xffU))));
+}
+
+// The largest code of a group gives its largest weight, and of groups with the same largest code
+// the one with the largest scale, since products with it rise with the scale.
+float largest_nvfp4(const Nvfp4Groups& groups) {
+  constexpr std::int64_t step = 64;
+  constexpr float e2m1[8] = {0, .5F, 1, 1.5F, 2, 3, 4, 6};
+  LargestScales largest{};
+  std::int64_t g = 0;
+  for (; g + step <= groups.count; g += step) {
+    add_groups(groups.codes + 8 * g, groups.scales + g, largest);
+  }
+  if (g < groups.count) {
+    std::byte pairs[8 * step] = {};
+    std::byte scales[step] = {};
+    const auto left = static_cast<std::size_t>(groups.count - g);
+    __builtin_memcpy(pairs, groups.codes + 8 * g, 8 * left);
+    __builtin_memcpy(scales, groups.scales + g, left);
+    add_groups(pairs, scales, largest);
+  }
+  float result = 0.0F;
+  for (int code = 1; code < 8; ++code) {
+    const float weight = e2m1[code] * groups.steps[largest_byte(largest.of_code[code])];
+    const float magnitude = weight < 0.0F ? -weight : weight;
+    result = magnitude > result ? magnitude : result;  // not of a NaN
+  }
+  return result;
 }
 
 inline __m128i load_table(const Nvfp4Groups& groups, const Fp8Tables& tables, std::int64_t g) {
@@ -115,22 +230,45 @@ inline __m128i load_table(const Nvfp4Groups& groups, const Fp8Tables& tables, st
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(tables.data() + scale));
 }
 
-// Four groups: 32 bytes of pairs to 64 codes of a byte each, looked up in four tables.
-void look_up(const Nvfp4Groups& groups, const Fp8Tables& tables, std::byte* out) {
+// What is read after these groups: the next row's.
+inline void fetch_next(const Nvfp4Groups& groups, std::int64_t g) {
+  fetch(groups.codes + 8 * (groups.count + g));
+  if (g % 64 == 0) fetch(groups.scales + groups.count + g);
+}
+
+// The codes of four groups, a byte each, looked up in four tables.
+inline __m512i look_up_four(const Nvfp4Groups& groups, const Fp8Tables& tables, std::int64_t g,
+                            __m256i pairs) {
+  constexpr int a_or_b_and_c = 0xf8;
   const __m512i low = _mm512_set1_epi16(0x000f);
   const __m512i high = _mm512_set1_epi16(0x0f00);
-  for (std::int64_t g = 0; g < groups.count; g += 4) {
-    const std::int64_t left = groups.count - g < 4 ? groups.count - g : 4;
-    const auto words = static_cast<__mmask16>((1U << (4 * left)) - 1U);  // pairs of 16 bits
-    const __m512i pairs = _mm512_cvtepu8_epi16(
-        _mm256_maskz_loadu_epi64(static_cast<__mmask8>((1U << left) - 1U), groups.codes + 8 * g));
-    const __m512i codes = _mm512_or_si512(_mm512_and_si512(pairs, low),
-                                          _mm512_and_si512(_mm512_slli_epi16(pairs, 4), high));
-    __m512i table = _mm512_castsi128_si512(load_table(groups, tables, g));
-    if (left > 1) table = _mm512_inserti32x4(table, load_table(groups, tables, g + 1), 1);
-    if (left > 2) table = _mm512_inserti32x4(table, load_table(groups, tables, g + 2), 2);
-    if (left > 3) table = _mm512_inserti32x4(table, load_table(groups, tables, g + 3), 3);
-    _mm512_mask_storeu_epi32(out + 16 * g, words, _mm512_shuffle_epi8(table, codes));
+  const __m512i wide = _mm512_cvtepu8_epi16(pairs);
+  const __m512i codes = _mm512_ternarylogic_epi32(_mm512_and_si512(wide, low),
+                                                  _mm512_slli_epi16(wide, 4), high, a_or_b_and_c);
+  __m512i table = _mm512_castsi128_si512(load_table(groups, tables, g));
+  table = _mm512_inserti32x4(table, load_table(groups, tables, g + 1), 1);
+  table = _mm512_inserti32x4(table, load_table(groups, tables, g + 2), 2);
+  table = _mm512_inserti32x4(table, load_table(groups, tables, g + 3), 3);
+  return _mm512_shuffle_epi8(table, codes);
+}
+
+void look_up(const Nvfp4Groups& all, const Fp8Tables& tables, std::byte* out) {
+  const Nvfp4Groups groups = all;  // out may be anything
+  std::int64_t g = 0;
+  for (; g + 8 <= groups.count; g += 8) {
+    fetch_next(groups, g);
+    const auto* const pairs = reinterpret_cast<const __m256i*>(groups.codes + 8 * g);
+    put_line(out + 16 * g, look_up_four(groups, tables, g, _mm256_loadu_si256(pairs)));
+    put_line(out + 16 * g + 64, look_up_four(groups, tables, g + 4, _mm256_loadu_si256(pairs + 1)));
+  }
+  for (; g < groups.count; ++g) {
+    const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(groups.codes + 8 * g));
+    const __m128i wide = _mm_cvtepu8_epi16(pairs);
+    const __m128i codes =
+        _mm_or_si128(_mm_and_si128(wide, _mm_set1_epi16(0x000f)),
+                     _mm_and_si128(_mm_slli_epi16(wide, 4), _mm_set1_epi16(0x0f00)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 * g),
+                     _mm_shuffle_epi8(load_table(groups, tables, g), codes));
   }
 }
 
