@@ -20,8 +20,8 @@ struct RepackCase {
   std::function<Result<void>(Executor&)> run;
 };
 
-// Buffers are made here and kept by the cases that use them. Eight experts' gate and up of a layer
-// with hidden size 4096 and intermediate size 1536.
+// Buffers are made here and kept by the cases that use them. Codes of eight experts' gate and up of
+// a layer with hidden size 4096 and intermediate size 1536, or as many bytes of what is smaller.
 Result<std::vector<RepackCase>> repack_cases(IsaLevel isa);
 
 }  // namespace fewbit::bench
