@@ -58,6 +58,8 @@ constexpr Form forms[] = {
     {"int4_g128_zeros", Lane16Codes::int4_zeros, Lane16Scale::f16, 128, true},
     {"nf3", Lane16Codes::nf3, Lane16Scale::f8_e4m3, 32, false},
     {"ternary_g128", Lane16Codes::ternary, Lane16Scale::f16, 128, false},
+    {"q4_k", Lane16Codes::q4_k, Lane16Scale::with_codes, 32, false},
+    {"q6_k", Lane16Codes::q6_k, Lane16Scale::with_codes, 16, false},
     {"int8_g128", Lane16Codes::int8, Lane16Scale::bf16, 128, true},
     {"fp8_block", Lane16Codes::f8_e4m3, Lane16Scale::f32_blocks, 128, false},
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/random_layer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
+#include "checkpoint/gguf_types.hpp"
 #include "core/checked.hpp"
 #include "core/convert.hpp"
 #include "select/problem_list.hpp"
@@ -27,8 +30,30 @@ Result<Tensor> random_order(std::int64_t k, std::int64_t group) {
   return owned.tensor;
 }
 
+// Bytes of 0 to 63, which are finite numbers as f16 scales too.
+Result<QuantizedTensor> random_blocks(const Scheme& scheme, std::int64_t n, std::int64_t k,
+                                      std::mt19937_64& random) {
+  const auto types = gguf_types_of(*scheme.ggml_type);
+  const std::int64_t elements = types.empty() ? 0 : types.front().elements;
+  if (elements < 1 || k % elements != 0) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} columns in blocks of {}", k, elements), scheme_text(scheme)};
+  }
+  FEWBIT_TRY(OwnedTensor codes,
+             allocate_tensor(DType::u8, {n, k / elements * types.front().bytes}));
+  for (std::byte& byte : codes.bytes) byte = static_cast<std::byte>(random() >> 58);
+  QuantizedTensor out;
+  out.n = n;
+  out.k = k;
+  out.scheme = scheme;
+  out.codes = std::move(codes.tensor);
+  FEWBIT_TRY(check_quantized(out));
+  return out;
+}
+
 Result<QuantizedTensor> random_matrix(const Scheme& scheme, std::int64_t n, std::int64_t k,
                                       std::mt19937_64& random) {
+  if (scheme.ggml_type) return random_blocks(scheme, n, k, random);
   if (!scheme.scale) {
     FEWBIT_TRY(Tensor values, random_tensor(scheme.weight, {n, k}, Fill::numbers, random));
     return make_plain(n, k, std::move(values));
@@ -86,7 +111,7 @@ Result<MoeWeights> random_weights(const LayerShape& shape, std::mt19937_64& rand
                      .intermediate_size = shape.intermediate_size,
                      .experts = {}};
   for (std::int64_t e = 0; e < shape.num_experts; ++e) {
-    if (e > 0 && scheme.scale) {
+    if (e > 0 && (scheme.scale || scheme.ggml_type)) {
       weights.experts.push_back(weights.experts.front());
       continue;
     }

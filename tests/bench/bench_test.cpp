@@ -116,7 +116,8 @@ TEST_F(ShapesFile, EverySchemeAndBiasesAreMeasured) {
       "biased 64 64 2 1 swigluoai other mxfp4 bias\n"
       "ints 128 128 2 1 silu other gptq-int4-g64-actorder,awq-int4-g128,ct-int8-channel\n"
       "floats 128 128 2 1 silu other fp8-block,fp8-tensor,mxfp8,nf3\n"
-      "blocks 256 256 2 1 silu other gguf-q2_0,gguf-pq2_0,gguf-tq2_0,gguf-q4_0,gguf-q8_0\n");
+      "blocks 256 256 2 1 silu other "
+      "gguf-q2_0,gguf-pq2_0,gguf-tq2_0,gguf-q4_0,gguf-q8_0,gguf-q4_k,gguf-q6_k\n");
   ASSERT_TRUE(shapes) << shapes.error().message();
   LayerBenchOptions options;
   options.tokens = {2};

@@ -14,12 +14,15 @@ BLOCKS = {"q2_0": "INT2", "pq2_0": "INT2", "tq2_0": "INT2", "q4_0": "INT4", "q8_
 NAMES = {"gptq": "GPTQ", "awq": "AWQ", "ct": "compressed-tensors"}
 
 
+KEPT = ("q4_k", "q6_k")  # blocks that stay as they are
+
+
 def scheme_words(x, scheme):
     """What the layer has, as pages call it, without what they add in brackets."""
     if x.key == "plain":
         return scheme
     if x.key == "gguf":
-        return f"GGUF {BLOCKS[x.blocks]}"
+        return f"GGUF {BLOCKS.get(x.blocks) or x.blocks.upper()}"
     if x.producer:
         return f"{NAMES[x.producer]} {scheme.split('-')[1].upper()}"
     if x.key == "nvfp4":
@@ -32,6 +35,13 @@ def own_cpu(level, x):
     if need.on("cpu") and LEVELS.index(x.device) < LEVELS.index(level):
         need.add("isa", level[4:], x.device[4:])
     if x.key == "plain":
+        return need
+    if x.key == "gguf" and x.blocks not in BLOCKS:
+        if x.blocks in KEPT:
+            return need.both(256)
+        for which in ("gate and up", "down"):
+            need.add("weight", f"{which} in bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 "
+                     "or e4m3 with scales", scheme_words(x, x.name.split("/")[1]))
         return need
     for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
         if size % 16:

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t hidden = 64;
-constexpr std::int64_t inner = 128;
 constexpr std::int64_t experts = 3;
 
 class PrepareGguf : public testing::Test {
@@ -26,6 +24,8 @@ class PrepareGguf : public testing::Test {
     specs_.push_back({.name = name, .type = *find_gguf_type(type), .shape = std::move(shape)});
   }
   void add_layer(int number, const char* type) {
+    const std::int64_t hidden = hidden_;
+    const std::int64_t inner = inner_;
     const std::string block = "blk." + std::to_string(number) + ".";
     add(block + "ffn_gate_exps.weight", type, {experts, inner, hidden});
     add(block + "ffn_up_exps.weight", type, {experts, inner, hidden});
@@ -40,10 +40,10 @@ class PrepareGguf : public testing::Test {
     const auto number = [&](const char* key, std::int64_t value) {
       all.push_back(gguf_pair(architecture_ + "." + key, static_cast<std::uint32_t>(value)));
     };
-    number("embedding_length", hidden);
+    number("embedding_length", hidden_);
     number("block_count", 2);
     number("expert_count", experts);
-    number("expert_feed_forward_length", inner);
+    number("expert_feed_forward_length", inner_);
     if (with_top_k_) number("expert_used_count", 2);
     return all;
   }
@@ -81,6 +81,8 @@ class PrepareGguf : public testing::Test {
   std::vector<GgufTensorSpec> specs_;
   GgufWriterOptions options_;
   std::string architecture_ = "qwen3moe";
+  std::int64_t hidden_ = 64;
+  std::int64_t inner_ = 128;
   bool with_top_k_ = true;
 };
 
@@ -88,7 +90,7 @@ TEST_F(PrepareGguf, EveryBlockTypeWithAnExactFormIsPreparedAndVerified) {
   add_layer(0, "NVFP4");
   add("blk.0.ffn_up_exps.scale", "F32", {experts});
   add_layer(1, "Q8_0");
-  add("token_embd.weight", "Q4_0", {8, hidden});
+  add("token_embd.weight", "Q4_0", {8, hidden_});
   options_.alignment = 128;
   write();
   const auto report = prepare();
@@ -106,6 +108,39 @@ TEST_F(PrepareGguf, EveryBlockTypeWithAnExactFormIsPreparedAndVerified) {
     const auto opened = model->layer(layer, DType::bf16, 4, *detect_cpu(), {});
     EXPECT_TRUE(opened) << opened.error().message();
   }
+}
+
+// Rows of 256: the sizes that K blocks have.
+TEST_F(PrepareGguf, BlocksThatAreKeptAsTheyAreArePreparedAndVerified) {
+  hidden_ = inner_ = 256;
+  add_layer(0, "Q4_K");
+  add_layer(1, "Q6_K");
+  write();
+  const auto report = prepare();
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->verified->experts, 2 * experts);
+  const auto model = PreparedModel::open(folder_ / "out");
+  ASSERT_TRUE(model) << model.error().message();
+  for (const int layer : {0, 1}) {
+    const auto& planned = model->manifest().layers[static_cast<std::size_t>(layer)];
+    EXPECT_EQ(planned.problem.gate_up.ggml_type, layer == 0 ? 12 : 14);
+    EXPECT_TRUE(planned.backend.starts_with("cpu_")) << planned.backend;
+    const auto opened = model->layer(layer, DType::bf16, 4, *detect_cpu(), {});
+    EXPECT_TRUE(opened) << opened.error().message();
+  }
+}
+
+TEST_F(PrepareGguf, TernaryBlocksArePreparedAndVerified) {
+  hidden_ = inner_ = 256;
+  add_layer(0, "Q2_0");
+  add_layer(1, "TQ2_0");
+  write();
+  const auto report = prepare();
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->verified->experts, 2 * experts);
+  const auto model = PreparedModel::open(folder_ / "out");
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ(model->manifest().layers[1].problem.gate_up.weight, DType::u2);
 }
 
 TEST_F(PrepareGguf, TheRestStaysAGgufFileWithAllItsPairs) {

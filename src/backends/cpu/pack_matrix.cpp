@@ -7,9 +7,11 @@
 #include <cstring>
 
 #include "backends/cpu/column_order.hpp"
+#include "canonical/gguf_matrix.hpp"
 #include "canonical/grid.hpp"
 #include "core/checked.hpp"
 #include "core/convert.hpp"
+#include "layout/cpu_k_blocks.hpp"
 #include "layout/cpu_lane16_pack.hpp"
 #include "layout/pack.hpp"
 
@@ -34,7 +36,7 @@ Dims grid_of(const WeightForm& form, Dims dims) { return {.n = dims.n, .k = form
 PackedSizes used_sizes(const WeightForm& form, Dims dims) {
   const Dims grid = grid_of(form, dims);
   const std::int64_t blocks = ceil_div(dims.n, block_rows);
-  return {.codes = blocks * block_rows * dims.k * form.code_bits() / 8,
+  return {.codes = blocks * (dims.k / 16) * lane16_cell_bytes(form.codes),
           .scales = form.scale == Lane16Scale::f32_blocks
                         ? blocks * grid.k * 4
                         : blocks * block_rows * grid.k * lane16_scale_bytes(form.scale),
@@ -164,6 +166,32 @@ Result<Tensor> group_index(const WeightForm& form, const std::vector<std::int32_
   return out.tensor;
 }
 
+// Blocks of GGUF: nothing but their order changes.
+Result<void> pack_blocks(const WeightForm& form, const QuantizedTensor& tensor,
+                         std::span<std::byte> to) {
+  if (const auto rows = gguf_rows(tensor); !rows) return rows.error();
+  const Dims dims{.n = tensor.n, .k = tensor.k};
+  const auto pack = form.codes == Lane16Codes::q4_k ? pack_cpu_q4_k : pack_cpu_q6_k;
+  pack(dims, bytes_of(tensor.codes.view.bytes), bytes_of(to));
+  std::ranges::fill(to.subspan(size_of(used_sizes(form, dims).codes)), std::byte{0});
+  return {};
+}
+
+Result<QuantizedTensor> unpack_blocks(const WeightForm& form, const Scheme& stored, Dims dims,
+                                      std::span<const std::byte> from, float global_scale) {
+  const std::int64_t row_bytes = dims.k / 256 * lane16_cell_bytes(form.codes);
+  QuantizedTensor out;
+  out.n = dims.n;
+  out.k = dims.k;
+  out.scheme = stored;
+  out.global_scale = out.stored_global_scale = global_scale;
+  FEWBIT_TRY(OwnedTensor codes, allocate_tensor(DType::u8, {dims.n, row_bytes}));
+  const auto unpack = form.codes == Lane16Codes::q4_k ? unpack_cpu_q4_k : unpack_cpu_q6_k;
+  unpack(dims, bytes_of(from), bytes_of(codes.bytes));
+  out.codes = std::move(codes.tensor);
+  return out;
+}
+
 }  // namespace
 
 std::optional<PackedSizes> packed_sizes(const WeightForm& form, Dims dims) {
@@ -180,6 +208,7 @@ std::optional<PackedSizes> packed_sizes(const WeightForm& form, Dims dims) {
 
 Result<void> pack_matrix(const WeightForm& form, const QuantizedTensor& tensor,
                          const std::vector<std::int32_t>& order, const PackedSpans& to) {
+  if (form.in_blocks()) return pack_blocks(form, tensor, to.codes);
   FEWBIT_TRY(check_parts(form, tensor));
   const Dims dims{.n = tensor.n, .k = tensor.k};
   const Dims grid = grid_of(form, dims);
@@ -209,6 +238,7 @@ Result<void> pack_matrix(const WeightForm& form, const QuantizedTensor& tensor,
 Result<QuantizedTensor> unpack_matrix(const Scheme& stored, Dims dims, const ConstPackedSpans& from,
                                       const std::vector<std::int32_t>& order, float global_scale) {
   const WeightForm form = *form_of(stored);
+  if (form.in_blocks()) return unpack_blocks(form, stored, dims, from.codes, global_scale);
   QuantizedTensor out;
   out.n = dims.n;
   out.k = dims.k;

@@ -69,6 +69,7 @@ Result<void> plan_matrix(const MatrixPlace& matrix, const std::string& where, Mo
                        .source = source,
                        .dtype = DType::u8,
                        .shape = {sizes->codes}}));
+  if (form->in_blocks()) return {};
   FEWBIT_TRY(
       plan.add({.name = matrix.part("scales"),
                 .layout = layout + (blocks ? "_block_scales" : "_scales"),

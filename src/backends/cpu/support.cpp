@@ -48,7 +48,8 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
 // Codes of each kind, and beside them scales of a row or block of rows, and zero points.
 constexpr const char* layouts =
     "cpu_f4_lane16, cpu_nf3_lane16, cpu_ternary_lane16, cpu_int4_lane16, cpu_int8_lane16, "
-    "cpu_f8_lane16, cpu_f4_lane16_scales, cpu_nf3_lane16_scales, cpu_ternary_lane16_scales, "
+    "cpu_f8_lane16, cpu_q4_k_lane16, cpu_q6_k_lane16, cpu_f4_lane16_scales, cpu_nf3_lane16_scales, "
+    "cpu_ternary_lane16_scales, "
     "cpu_int4_lane16_scales, cpu_int8_lane16_scales, cpu_f8_lane16_scales, "
     "cpu_f4_lane16_block_scales, cpu_ternary_lane16_block_scales, "
     "cpu_int4_lane16_block_scales, cpu_int8_lane16_block_scales, cpu_f8_lane16_block_scales, "

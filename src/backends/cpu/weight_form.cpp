@@ -38,6 +38,20 @@ std::optional<Lane16Codes> codes_of(const Scheme& scheme) {
   }
 }
 
+// Ids of GGUF's types.
+constexpr int q4_k = 12;
+constexpr int q6_k = 14;
+
+// Blocks that are kept as they are.
+std::optional<WeightForm> block_form(const Scheme& scheme) {
+  WeightForm form{.codes = Lane16Codes::q4_k, .scale = Lane16Scale::with_codes, .group = 32};
+  if (scheme.ggml_type == q4_k) return form;
+  if (scheme.ggml_type != q6_k) return std::nullopt;
+  form.codes = Lane16Codes::q6_k;
+  form.group = 16;
+  return form;
+}
+
 bool is_integer(DType weight) {
   return weight == DType::i4 || weight == DType::u4 || weight == DType::i8 || weight == DType::u8;
 }
@@ -87,10 +101,11 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
     add("without a scale for the activations (pre_quant_scale)", scheme_text(scheme));
   }
   const bool plain = is_16_or_32_bit_float(scheme.weight) && !scheme.ggml_type;
-  if (plain && !scheme.scale) return refusals;
+  if (block_form(scheme) || (plain && !scheme.scale)) return refusals;
   if (plain || scheme.ggml_type || !scheme.scale || !codes_of(scheme) ||
       scheme.packing == Packing::shorts_gemv) {
-    add("in bf16, f16, f32, or e2m1, nf3, u2, int4, int8 or e4m3 with scales", scheme_text(scheme));
+    add("in bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 or e4m3 with scales",
+        scheme_text(scheme));
     return refusals;
   }
   const Granularity& shape = scheme.scale->granularity;
@@ -128,6 +143,7 @@ Scheme read_as(const Scheme& scheme) { return gguf_exact_scheme(scheme).value_or
 
 std::optional<WeightForm> form_of(const Scheme& stored) {
   const Scheme scheme = read_as(stored);
+  if (scheme.ggml_type && !scheme.pre_quant_scale) return block_form(scheme);
   if (!scheme.scale || !scheme_refusals("", scheme).empty()) return std::nullopt;
   const Granularity& shape = scheme.scale->granularity;
   return WeightForm{
@@ -152,7 +168,9 @@ void form_refusals(const std::string& which, const Scheme& stored, const std::st
     refusals.push_back(
         {Reason::shape, fmt::format("{} % {} = 0{}", k_name, number, why), std::to_string(k)});
   };
-  if (!own.empty() || !scheme.scale) return;
+  if (!own.empty()) return;
+  if (scheme.ggml_type) return divides(256, "");
+  if (!scheme.scale) return;
   divides(step, "");
   if (is_ordered(scheme)) divides(scheme.scale->granularity.cols, " with act-order");
 }
@@ -174,6 +192,10 @@ const char* layout_name(const Scheme& scheme) {
       return "cpu_nf3_lane16";
     case Lane16Codes::ternary:
       return "cpu_ternary_lane16";
+    case Lane16Codes::q4_k:
+      return "cpu_q4_k_lane16";
+    case Lane16Codes::q6_k:
+      return "cpu_q6_k_lane16";
     default:
       return "cpu_f8_lane16";
   }

@@ -23,6 +23,8 @@ struct WeightForm {
   bool zeros = false;
   bool ordered = false;  // columns are packed in the order of their groups (act-order)
 
+  // In blocks of GGUF as they are, only 16 rows together: no parts beside them.
+  bool in_blocks() const { return lane16_in_blocks(codes); }
   int code_bits() const { return lane16_code_bits(codes); }
   std::int64_t groups(std::int64_t k) const { return group == 0 ? 1 : (k + group - 1) / group; }
   std::int64_t group_of(std::int64_t k) const { return group == 0 ? k : group; }

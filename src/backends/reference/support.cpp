@@ -39,8 +39,8 @@ Result<void> check_prepare(const MoeProblem& problem) {
     if (!scheme->ggml_type) continue;
     return Error{ErrorCode::unsupported,
                  scheme_text(*scheme) +
-                     " has no form with codes and scales apart that keeps every value (Q4_0, Q8_0, "
-                     "MXFP4 and NVFP4 have)",
+                     " has no form with codes and scales apart that keeps every value (Q2_0, Q4_0, "
+                     "Q8_0, TQ2_0, MXFP4 and NVFP4 have)",
                  problem.where};
   }
   return {};

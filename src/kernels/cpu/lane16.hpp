@@ -30,12 +30,16 @@ enum class Lane16Codes : std::uint8_t {
   f8_e4m3,
   nf3,      // a codebook of 8 values
   ternary,  // u2 minus 1: -1, 0, 1, 2
+  q4_k,     // blocks of GGUF (layout/cpu_k_blocks.hpp), their scales inside
+  q6_k,
 };
-inline constexpr int lane16_kinds = 9;
+inline constexpr int lane16_kinds = 11;
 
-// How scales are stored: one a row and group, or (f32_blocks) one for a block's 16 rows and group.
-enum class Lane16Scale : std::uint8_t { f8_e4m3, f8_e8m0, f16, bf16, f32, f32_blocks };
+// How scales are stored: one a row and group, (f32_blocks) one for a block's 16 rows and group, or
+// (with_codes) in blocks of GGUF.
+enum class Lane16Scale : std::uint8_t { f8_e4m3, f8_e8m0, f16, bf16, f32, f32_blocks, with_codes };
 constexpr std::int64_t lane16_scale_bytes(Lane16Scale format) {
+  if (format == Lane16Scale::with_codes) return 0;
   if (format == Lane16Scale::f32 || format == Lane16Scale::f32_blocks) return 4;
   return format == Lane16Scale::f16 || format == Lane16Scale::bf16 ? 2 : 1;
 }
@@ -51,7 +55,7 @@ struct Lane16Blocks {
   bool offset_codes = false;
   float global_scale = 1.0F;
   std::int64_t blocks = 0;
-  std::int64_t k = 0;      // multiple of 16
+  std::int64_t k = 0;      // multiple of 16; of blocks of GGUF of 256
   std::int64_t group = 0;  // k of one scale, a multiple of 16; the last group may be shorter
 
   std::int64_t groups() const { return (k + group - 1) / group; }
@@ -64,13 +68,17 @@ using Lane16Fn = void(const Lane16Blocks& weight, const float* x, int tokens, fl
 using Lane16KernelOf = Lane16Fn*(Lane16Codes codes);
 Lane16KernelOf lane16_generic, lane16_avx2, lane16_avx512;
 
-// Bytes of 16 rows x 16 k of codes.
+// Bytes of 16 rows x 16 k of codes, with the scales that lie among them.
 constexpr std::int64_t lane16_cell_bytes(Lane16Codes codes) {
   switch (codes) {
     case Lane16Codes::ternary:
       return 64;
     case Lane16Codes::nf3:
       return 96;
+    case Lane16Codes::q4_k:
+      return 144;
+    case Lane16Codes::q6_k:
+      return 210;
     case Lane16Codes::nvfp4:
     case Lane16Codes::f4_e2m1:
     case Lane16Codes::int4:
@@ -82,6 +90,9 @@ constexpr std::int64_t lane16_cell_bytes(Lane16Codes codes) {
 }
 constexpr int lane16_code_bits(Lane16Codes codes) {
   return static_cast<int>(lane16_cell_bytes(codes) / 32);
+}
+constexpr bool lane16_in_blocks(Lane16Codes codes) {
+  return codes == Lane16Codes::q4_k || codes == Lane16Codes::q6_k;
 }
 
 }  // namespace fewbit

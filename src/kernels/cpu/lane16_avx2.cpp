@@ -91,6 +91,20 @@ struct Avx2 {
   FEWBIT_INLINE Words left(const Words& words, int i) {
     return {_mm256_slli_epi32(words.low, i), _mm256_slli_epi32(words.high, i)};
   }
+  FEWBIT_INLINE Words right_by(const Words& words, int i) {
+    const __m128i count = _mm_cvtsi32_si128(i);
+    return {_mm256_srl_epi32(words.low, count), _mm256_srl_epi32(words.high, count)};
+  }
+  FEWBIT_INLINE Words masked(const Words& words, std::uint32_t bits) {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int>(bits));
+    return {_mm256_and_si256(words.low, mask), _mm256_and_si256(words.high, mask)};
+  }
+  FEWBIT_INLINE Floats floats_of(const Words& words) {
+    return {_mm256_cvtepi32_ps(words.low), _mm256_cvtepi32_ps(words.high)};
+  }
+  FEWBIT_INLINE Floats uint6_minus(const Words& words, int i, const Floats& zero) {
+    return sub(floats_of(masked(right(words, 8 * i), 63)), zero);
+  }
   FEWBIT_INLINE Words either(const Words& a, const Words& b) {
     return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
   }

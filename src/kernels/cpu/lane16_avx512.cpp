@@ -54,7 +54,14 @@ struct Avx512 {
   FEWBIT_INLINE Words left(Words words, int i) {
     return _mm512_slli_epi32(words, static_cast<unsigned>(i));
   }
+  FEWBIT_INLINE Words right_by(Words words, int i) {
+    return _mm512_srl_epi32(words, _mm_cvtsi32_si128(i));
+  }
   FEWBIT_INLINE Words either(Words a, Words b) { return _mm512_or_si512(a, b); }
+  FEWBIT_INLINE Words masked(Words words, std::uint32_t mask) {
+    return _mm512_and_si512(words, same_words(mask));
+  }
+  FEWBIT_INLINE Floats floats_of(Words words) { return _mm512_cvtepi32_ps(words); }
   // Tables repeat where codes have fewer bits than the permute reads.
   FEWBIT_INLINE Floats nf3(Words codes) {
     const __m512 table = _mm512_broadcast_f32x8(
@@ -74,6 +81,17 @@ struct Avx512 {
     const Words magic = _mm512_set1_epi32((150 - 4 * at) << 23);
     const Words bits = _mm512_ternarylogic_epi32(low, _mm512_set1_epi32(15 << (4 * at)), magic,
                                                  0xea);  // low & mask | magic
+    return _mm512_sub_ps(_mm512_castsi512_ps(bits),
+                         _mm512_add_ps(_mm512_castsi512_ps(magic), zero));
+  }
+
+  // The same of the low 6 bits of byte i, the others of the byte are 0.
+  FEWBIT_INLINE Floats uint6_minus(Words words, int i, Floats zero) {
+    const int at = i < 3 ? i : 2;
+    const Words low = i < 3 ? words : _mm512_srli_epi32(words, 8);
+    const Words magic = _mm512_set1_epi32((150 - 8 * at) << 23);
+    const Words bits =
+        _mm512_ternarylogic_epi32(low, _mm512_set1_epi32(63 << (8 * at)), magic, 0xea);
     return _mm512_sub_ps(_mm512_castsi512_ps(bits),
                          _mm512_add_ps(_mm512_castsi512_ps(magic), zero));
   }

@@ -88,6 +88,18 @@ struct Generic {
     for (int r = 0; r < 16; ++r) out.lane[r] = words.lane[r] << i;
     return out;
   }
+  static Words right_by(const Words& words, int i) { return right(words, i); }
+  static Words masked(const Words& words, std::uint32_t mask) {
+    Words out;
+    for (int r = 0; r < 16; ++r) out.lane[r] = words.lane[r] & mask;
+    return out;
+  }
+  static Floats floats_of(const Words& words) {
+    return each([&](int r) { return static_cast<float>(words.lane[r]); });
+  }
+  static Floats uint6_minus(const Words& words, int i, const Floats& zero) {
+    return sub(floats_of(masked(right(words, 8 * i), 63)), zero);
+  }
   static Words either(const Words& a, const Words& b) {
     Words out;
     for (int r = 0; r < 16; ++r) out.lane[r] = a.lane[r] | b.lane[r];

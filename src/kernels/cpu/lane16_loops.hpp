@@ -17,122 +17,7 @@
 
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
 
-// 16 k of 16 rows, loaded as far as pays. value(i): weights at k = i of the cell; value_minus(i,
-// zero) and zero() in kinds with zero points.
-template <class L>
-struct NibbleCell {
-  static constexpr bool raw = false;
-  static constexpr std::int64_t bytes = 128;
-  typename L::Words half[2];
-};
-template <class L>
-struct E2m1Cell : NibbleCell<L> {
-  FEWBIT_INLINE void load(E2m1Cell& cell, const std::uint8_t* codes, bool /*offset*/) {
-    cell.half[0] = L::load_words(codes);
-    cell.half[1] = L::load_words(codes + 64);
-  }
-  FEWBIT_INLINE typename L::Floats value(const E2m1Cell& cell, int i) {
-    return L::e2m1(cell.half[i / 8], i % 8);
-  }
-};
-template <class L>
-struct Int4Cell : NibbleCell<L> {
-  FEWBIT_INLINE void load(Int4Cell& cell, const std::uint8_t* codes, bool offset) {
-    const auto flip = L::same_words(offset ? 0x88888888U : 0U);
-    cell.half[0] = L::flip(L::load_words(codes), flip);
-    cell.half[1] = L::flip(L::load_words(codes + 64), flip);
-  }
-  FEWBIT_INLINE typename L::Floats value(const Int4Cell& cell, int i) {
-    return L::int4(cell.half[i / 8], i % 8);
-  }
-};
-// Codes and zero points both as 0 to 15.
-template <class L>
-struct ZeroInt4Cell : NibbleCell<L> {
-  FEWBIT_INLINE void load(ZeroInt4Cell& cell, const std::uint8_t* codes, bool offset) {
-    Int4Cell<L> flipped;
-    Int4Cell<L>::load(flipped, codes, !offset);
-    cell.half[0] = flipped.half[0];
-    cell.half[1] = flipped.half[1];
-  }
-  FEWBIT_INLINE typename L::Floats value_minus(const ZeroInt4Cell& cell, int i,
-                                               const typename L::Floats& zero) {
-    return L::uint4_minus(cell.half[i / 8], i % 8, zero);
-  }
-  FEWBIT_INLINE typename L::Floats zero(const std::uint8_t* zeros, bool offset) {
-    const auto stored = L::int8(zeros, 0);
-    return offset ? stored : L::sub(stored, L::same(-8.0F));
-  }
-};
-template <class L>
-struct TernaryCell {
-  static constexpr bool raw = false;
-  static constexpr std::int64_t bytes = 64;
-  typename L::Words words;
-  FEWBIT_INLINE void load(TernaryCell& cell, const std::uint8_t* codes, bool /*offset*/) {
-    cell.words = L::load_words(codes);
-  }
-  FEWBIT_INLINE typename L::Floats value(const TernaryCell& cell, int i) {
-    return L::ternary(L::right(cell.words, 2 * i));
-  }
-};
-// A row's 48 bits in two words: codes 0 to 9 and two bits of code 10; its third bit and the rest.
-template <class L>
-struct Nf3Cell {
-  static constexpr bool raw = false;
-  static constexpr std::int64_t bytes = 96;
-  typename L::Words low, high;
-  FEWBIT_INLINE void load(Nf3Cell& cell, const std::uint8_t* codes, bool /*offset*/) {
-    cell.low = L::load_any_words(codes);
-    cell.high = L::load_halves(codes + 64);
-  }
-  FEWBIT_INLINE typename L::Floats value(const Nf3Cell& cell, int i) {
-    if (i < 10) return L::nf3(L::right(cell.low, 3 * i));
-    if (i > 10) return L::nf3(L::right(cell.high, 3 * i - 32));
-    return L::nf3(L::either(L::right(cell.low, 30), L::left(cell.high, 2)));
-  }
-};
-template <class L>
-struct ByteCell {
-  static constexpr bool raw = false;
-  static constexpr std::int64_t bytes = 256;
-  const std::uint8_t* codes;
-  bool offset;
-};
-template <class L>
-struct Int8Cell : ByteCell<L> {
-  FEWBIT_INLINE void load(Int8Cell& cell, const std::uint8_t* codes, bool offset) {
-    cell.codes = codes;
-    cell.offset = offset;
-  }
-  FEWBIT_INLINE typename L::Floats value(const Int8Cell& cell, int i) {
-    return L::int8(cell.codes + i * 16, cell.offset ? 0x80 : 0);
-  }
-};
-template <class L>
-struct ZeroInt8Cell : Int8Cell<L> {
-  FEWBIT_INLINE typename L::Floats value_minus(const ZeroInt8Cell& cell, int i,
-                                               const typename L::Floats& zero) {
-    return L::sub(Int8Cell<L>::value(cell, i), zero);
-  }
-  FEWBIT_INLINE typename L::Floats zero(const std::uint8_t* zeros, bool offset) {
-    return L::int8(zeros, offset ? 0x80 : 0);
-  }
-};
-template <class L>
-struct E4m3Cell : ByteCell<L> {
-  static constexpr bool raw = L::raw_e4m3;
-  FEWBIT_INLINE void load(E4m3Cell& cell, const std::uint8_t* codes, bool /*offset*/) {
-    cell.codes = codes;
-  }
-  FEWBIT_INLINE typename L::Floats value(const E4m3Cell& cell, int i) {
-    if constexpr (raw) {
-      return L::e4m3_raw(cell.codes + i * 16);
-    } else {
-      return L::e4m3(cell.codes + i * 16);
-    }
-  }
-};
+#include "kernels/cpu/lane16_cells.hpp"
 
 // fixed_cells: cells of a group where the kind says, and the scales' format with it; 0: the matrix
 // says.
@@ -144,12 +29,6 @@ struct Kind {
 };
 constexpr std::int64_t chain_cells = 8;  // of 16 k: the longest chain of multiply-adds
 
-// Where the codes, scales and zero points of one block stand.
-struct BlockPlace {
-  const std::uint8_t* codes;
-  const std::uint8_t* scales;
-  const std::uint8_t* zeros;
-};
 template <class K>
 FEWBIT_INLINE BlockPlace block_place(const Lane16Blocks& weight, std::int64_t block) {
   const std::int64_t groups = weight.groups();
@@ -157,13 +36,14 @@ FEWBIT_INLINE BlockPlace block_place(const Lane16Blocks& weight, std::int64_t bl
   const std::int64_t scale_bytes = shared ? 4 : 16 * lane16_scale_bytes(weight.scale_format);
   return {weight.codes + block * (weight.k / 16) * K::Cell::bytes,
           weight.scales + block * groups * scale_bytes,
-          K::zeros ? weight.zeros + block * groups * 16 : nullptr};
+          weight.zeros == nullptr ? nullptr : weight.zeros + block * groups * 16};
 }
 
 template <class L, class K>
 FEWBIT_INLINE typename L::Floats group_scale(const Lane16Blocks& weight, const BlockPlace& at,
                                              std::int64_t g) {
   const auto global = L::same(weight.global_scale);
+  if constexpr (K::Cell::own_scales) return L::mul(K::Cell::scale(at.codes, g), global);
   if (K::fixed_cells != 0) return L::mul(L::e4m3(at.scales + g * 16), global);
   switch (weight.scale_format) {
     case Lane16Scale::f8_e4m3:
@@ -182,10 +62,10 @@ FEWBIT_INLINE typename L::Floats group_scale(const Lane16Blocks& weight, const B
 }
 
 template <class L, class K>
-FEWBIT_INLINE typename L::Floats group_zero(const Lane16Blocks& weight, const BlockPlace& at,
-                                            std::int64_t g) {
+FEWBIT_INLINE typename K::Cell::Zero group_zero(const Lane16Blocks& weight, const BlockPlace& at,
+                                                std::int64_t g) {
   if constexpr (K::zeros) {
-    return K::Cell::zero(at.zeros + g * 16, weight.offset_codes);
+    return K::Cell::zero(at, g, weight.offset_codes);
   } else {
     return L::zero();
   }
@@ -193,7 +73,7 @@ FEWBIT_INLINE typename L::Floats group_zero(const Lane16Blocks& weight, const Bl
 
 template <class L, class K>
 FEWBIT_INLINE typename L::Floats weights_at(const typename K::Cell& cell, int i,
-                                            const typename L::Floats& zero) {
+                                            const typename K::Cell::Zero& zero) {
   if constexpr (K::zeros) {
     return K::Cell::value_minus(cell, i, zero);
   } else {
@@ -219,7 +99,7 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
   const std::int64_t block_bytes = all_cells * K::Cell::bytes;
   std::int64_t at_cell = 0;
   for (std::int64_t g = 0; at_cell < all_cells; ++g) {
-    Floats zero[BLOCKS];
+    typename K::Cell::Zero zero[BLOCKS];
 #pragma GCC unroll 4
     for (int b = 0; b < BLOCKS; ++b) zero[b] = group_zero<L, K>(weight, at[b], g);
     const std::int64_t left = all_cells - at_cell;
@@ -239,7 +119,7 @@ void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, 
 #pragma GCC unroll 4
         for (int b = 0; b < BLOCKS; ++b) {
           const std::uint8_t* codes = at[b].codes + at_cell * K::Cell::bytes;
-          K::Cell::load(cell[b], codes, weight.offset_codes);
+          K::Cell::load(cell[b], at[b].codes, at_cell, weight.offset_codes);
           if constexpr (K::Cell::raw) L::note_nan(nan[b], codes);
 #pragma GCC unroll 4
           for (int line = 0; line < K::Cell::bytes; line += 64)
@@ -305,16 +185,15 @@ FEWBIT_INLINE void decode(const Lane16Blocks& weight, const BlockPlace& at, std:
                           Decoded& out) {
   const std::int64_t cells = std::int64_t{out.chains} * out.cells;
   const std::int64_t group_cells = K::fixed_cells != 0 ? K::fixed_cells : weight.group / 16;
-  typename L::Floats zero = L::zero();
-  const std::uint8_t* codes = at.codes + first * K::Cell::bytes;
+  typename K::Cell::Zero zero{};
   float* w = out.w;
-  for (std::int64_t c = 0; c < cells; ++c, codes += K::Cell::bytes, w += 256) {
+  for (std::int64_t c = 0; c < cells; ++c, w += 256) {
     const std::int64_t g = (first + c) / group_cells;
     if constexpr (K::zeros) zero = group_zero<L, K>(weight, at, g);
     if (c % out.cells == 0)
       L::store(out.scale + c / out.cells * 16, group_scale<L, K>(weight, at, g));
     typename K::Cell cell;
-    K::Cell::load(cell, codes, weight.offset_codes);
+    K::Cell::load(cell, at.codes, first + c, weight.offset_codes);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) L::store(w + i * 16, weights_at<L, K>(cell, i, zero));
   }
@@ -424,6 +303,10 @@ Lane16Fn* kernel_of(Lane16Codes codes) {
       return run_kind<L, Kind<Nf3Cell<L>, false>>;
     case Lane16Codes::ternary:
       return run_kind<L, Kind<TernaryCell<L>, false>>;
+    case Lane16Codes::q4_k:
+      return run_kind<L, Kind<Q4kCell<L>, true, 2>>;
+    case Lane16Codes::q6_k:
+      return run_kind<L, Kind<Q6kCell<L>, false, 1>>;
     default:
       return run_kind<L, Kind<E4m3Cell<L>, false>>;
   }
