@@ -20,6 +20,13 @@ Error within(const Error& error, const std::string& where) {
   return Error{error.code, error.what, said ? where : where + " " + error.where};
 }
 
+// What the weights have: a padded rank's are smaller than what its kernels see.
+MoeProblem unpadded_problem(const PlannedLayer& layer) {
+  MoeProblem problem = layer.info.problem;
+  problem.intermediate_size = layer.slice.features;
+  return problem;
+}
+
 }  // namespace
 
 PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
@@ -118,7 +125,7 @@ Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std:
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
   FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source_, number, where));
   FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
-  FEWBIT_TRY(check_expert(layer.info.problem, where, cut));
+  FEWBIT_TRY(check_expert(unpadded_problem(layer), where, cut));
   FEWBIT_TRY(scratch.lay_out(plan));
   const auto packed = layer.backend->pack_expert(layer.info.problem, plan, cut, scratch.shares);
   if (!packed) return within(packed.error(), where);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `fewbit prepare` share: a model large enough to be interrupted, and a folder."""
 import json
+import math
 import os
 import pathlib
 import random
@@ -151,6 +152,78 @@ def write_model(folder, layers=3, experts=24, hidden=512, inner=512,
                     tensors[f"{module}.{part}"] = tensor
     write_safetensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(config))
+
+
+GPT_OSS_CONFIG = {
+    "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "dtype": "bfloat16",
+    "hidden_act": "silu", "swiglu_limit": 7.0, "attention_bias": True, "head_dim": 32,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts_per_tok": 2,
+    "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "sliding_window": 16,
+    "layer_types": ["full_attention"], "num_hidden_layers": 1, "vocab_size": 256,
+    "rope_parameters": {"rope_theta": 150000.0, "rope_type": "yarn", "factor": 32.0,
+                        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                        "original_max_position_embeddings": 64},
+    "tie_word_embeddings": False, "eos_token_id": 0, "pad_token_id": 0,
+    "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
+}
+
+
+def write_gpt_oss_model(folder, experts=2, hidden=128, inner=352):
+    """One layer in gpt-oss's MXFP4, gate and up in turn in one tensor.
+
+    Returns of each expert gate, up and down: codes, scale bytes and biases, a list a row.
+    """
+    rng = random.Random(5)
+    folder.mkdir()
+    config = GPT_OSS_CONFIG | {"hidden_size": hidden, "intermediate_size": inner,
+                               "num_local_experts": experts}
+    base = "model.layers.0"
+    query = 4 * 32
+    value = 2 * 32
+    shapes = {"model.embed_tokens.weight": [256, hidden], "lm_head.weight": [256, hidden],
+              "model.norm.weight": [hidden], f"{base}.input_layernorm.weight": [hidden],
+              f"{base}.post_attention_layernorm.weight": [hidden],
+              f"{base}.mlp.router.weight": [experts, hidden], f"{base}.mlp.router.bias": [experts],
+              f"{base}.self_attn.sinks": [4]}
+    for name, n, k in (("q", query, hidden), ("k", value, hidden), ("v", value, hidden),
+                       ("o", hidden, query)):
+        shapes[f"{base}.self_attn.{name}_proj.weight"] = [n, k]
+        shapes[f"{base}.self_attn.{name}_proj.bias"] = [n]
+    tensors = {name: ("BF16", shape, bf16(rng.uniform(-1, 1) for _ in range(math.prod(shape))))
+               for name, shape in shapes.items()}
+
+    def matrix(n, k):
+        return {"codes": [list(rng.randbytes(k)) for _ in range(n)],
+                "scales": [[115 + b % 15 for b in rng.randbytes(k // 32)] for _ in range(n)],
+                "bias": [rng.randrange(-64, 64) / 8 for _ in range(n)]}
+
+    made = [{"gate": matrix(inner, hidden), "up": matrix(inner, hidden),
+             "down": matrix(hidden, inner)} for _ in range(experts)]
+    for expert in made:
+        for one in expert.values():
+            one["codes"] = [[code & 15 for code in row] for row in one["codes"]]
+
+    def add(name, n, k, rows_of):
+        rows = [rows_of(expert) for expert in made]
+        module = f"{base}.mlp.experts.{name}"
+        codes = b"".join(bytes(row[i] | row[i + 1] << 4 for i in range(0, k, 2))
+                         for of in rows for row in of["codes"])
+        tensors[f"{module}_blocks"] = ("U8", [experts, n, k // 32, 16], codes)
+        tensors[f"{module}_scales"] = ("U8", [experts, n, k // 32],
+                                       b"".join(bytes(row) for of in rows for row in of["scales"]))
+        tensors[f"{module}_bias"] = ("BF16", [experts, n],
+                                     bf16(value for of in rows for value in of["bias"]))
+
+    def in_turn(expert):
+        gate, up = expert["gate"], expert["up"]
+        return {part: [one for pair in zip(gate[part], up[part]) for one in pair] for part in gate}
+
+    add("gate_up_proj", 2 * inner, hidden, in_turn)
+    add("down_proj", hidden, inner, lambda expert: expert["down"])
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(config))
+    return made
 
 
 def write_gptq_model(folder, experts=4, hidden=128, inner=256, group=32, up_order=None):

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""fewbit prepare for every rank of a split: what explain says of it, what each rank holds.
+
+usage: prepare_ranks_test.py FEWBIT MODEL_DIR   (standard library only)
+"""
+import json
+import random
+import re
+import shutil
+import struct
+import sys
+import unittest
+
+from prepare_case import Scratch, bf16, content, run, write_gpt_oss_model
+
+
+def buffers(out):
+    """Name without layout: the bytes of each expert."""
+    file = content(out)["prepared/layer-00000.safetensors"]
+    length = int.from_bytes(file[:8], "little")
+    header, data = json.loads(file[8:8 + length]), file[8 + length:]
+    found = {}
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = tensor["data_offsets"]
+        each = (end - begin) // tensor["shape"][0]
+        found[name.split(".experts.")[1].split(":")[0]] = [
+            data[begin + e * each:begin + (e + 1) * each] for e in range(tensor["shape"][0])]
+    return found
+
+
+def round_up(size, multiple):
+    return -(-size // multiple) * multiple
+
+
+class MarlinMxfp4:
+    """Marlin's closed form of one MXFP4 matrix, from lists of codes, scale bytes and biases a row.
+
+    16 k x 64 n codes are 128 words; x = n % 64, word 16 (x % 8) + 4 (k % 8 / 2) + x / 16, nibble
+    4 (k % 2) + 2 (x / 8 % 2) + k % 16 / 8. Columns of scales and biases in an order of their own.
+    """
+
+    def __init__(self, codes, scales, columns):
+        self.rows, self.columns = len(codes), columns
+        words = bytearray(self.rows * columns // 2)
+        of_k = [((k // 16) * (self.rows // 64) * 128 + 4 * (k % 8 // 2), 4 * (k % 2) + k % 16 // 8)
+                for k in range(columns)]
+        for n, row in enumerate(codes):
+            x = n % 64
+            word, slot = n // 64 * 128 + 16 * (x % 8) + x // 16, 2 * (x // 8 % 2)
+            for (at, nibble), code in zip(of_k, row):
+                nibble += slot
+                words[4 * (word + at) + nibble // 2] |= code << (4 * (nibble % 2))
+        grid = bytearray(self.rows * columns // 32)
+        for n, row in enumerate(scales):
+            at = n - n % 64 + 8 * (n % 8) + n % 64 // 8
+            at += {1: 1, 2: -1}.get(at % 4, 0)
+            for group, scale in enumerate(row):
+                grid[group * self.rows + at] = scale
+        self.words, self.scales = bytes(words), bytes(grid)
+
+    @staticmethod
+    def bias(values):
+        out = [0] * len(values)
+        for n, value in enumerate(values):
+            x = n % 32
+            out[n - x + 8 * (x % 8 // 2) + 2 * (x // 8) + x % 2] = value
+        return bf16(out)
+
+
+def padded(rows, count, width):
+    rows = [row + [0] * (width - len(row)) for row in rows]
+    return rows + [[0] * width for _ in range(count - len(rows))]
+
+
+def marlin_expert(expert, first, features, share, hidden, with_bias):
+    """Features first to first + features of an expert, as many rows as `share` in vLLM's padding."""
+    wide, long = round_up(hidden, 256), round_up(share, 128)
+    codes, scales, bias = [], [], []
+    for matrix in (expert["gate"], expert["up"]):
+        rows = slice(first, first + features)
+        codes += padded(matrix["codes"][rows], long, wide)
+        scales += padded(matrix["scales"][rows], long, wide // 32)
+        bias += matrix["bias"][rows] + [0] * (long - features)
+    down = expert["down"]
+    w13 = MarlinMxfp4(codes, scales, wide)
+    w2 = MarlinMxfp4(
+        padded([row[first:first + features] for row in down["codes"]], wide, long),
+        padded([row[first // 32:(first + features) // 32] for row in down["scales"]], wide,
+               long // 32), long)
+    own = down["bias"] if with_bias else [0] * hidden
+    return {"w13.words": w13.words, "w13.scales": w13.scales, "w13.bias": MarlinMxfp4.bias(bias),
+            "w2.words": w2.words, "w2.scales": w2.scales,
+            "w2.bias": MarlinMxfp4.bias(own + [0] * (wide - hidden))}
+
+
+class Ranks(Scratch):
+    def rank(self, source, split, rank, *options):
+        out = self.folder / f"rank-{rank}"
+        shutil.rmtree(out, ignore_errors=True)
+        made = run("prepare", source, "-o", out, *split, "--rank", rank, *options, "--verify")
+        self.assertEqual(made.returncode, 0, f"rank {rank}: {made.stderr}")
+        checked = run("check", out, "--source", source)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        return out
+
+    def test_padded_ranks_of_gpt_oss_hold_what_their_kernels_read(self):
+        """Shares of whole groups, the last one padded: all ranks are prepared, byte by byte."""
+        hidden = 128
+        for inner, ranks, share, last in ((2880, 4, 736, 672), (2880, 8, 384, 192),
+                                          (352, 4, 96, 64), (2880, 12, 256, 64)):
+            source = self.folder / f"source-{inner}-{ranks}"
+            experts = write_gpt_oss_model(source, hidden=hidden, inner=inner)
+            on = ("--backend", "marlin", "--device", "sm_90")
+            split = ("--tp", ranks)
+            page = run("explain", source, "--engine", "vllm", *on, *split)
+            self.assertEqual(page.returncode, 0, page.stderr)
+            self.assertIn("chosen   marlin, forced", page.stdout)
+            for rank in range(ranks):
+                with self.subTest(inner=inner, ranks=ranks, rank=rank):
+                    found = buffers(self.rank(source, split, rank, *on))
+                    features = last if rank == ranks - 1 else share
+                    want = marlin_expert(experts[1], rank * share, features, share, hidden, rank == 0)
+                    self.assertEqual(sorted(found), sorted(want))
+                    for name, data in want.items():
+                        self.assertTrue(found[name][1] == data, name)
+
+    def test_padded_ranks_of_other_kernels_are_prepared_and_taken_apart(self):
+        source = self.folder / "source"
+        write_gpt_oss_model(source, hidden=128, inner=352)
+        for backend, engine, device in (("flashinfer_trtllm_mxfp4", "vllm", "sm_100"),
+                                        ("batched_marlin", "vllm", "sm_80"),
+                                        ("sglang_marlin", "sglang", "sm_90")):
+            on = ("--backend", backend, "--device", device)
+            page = run("explain", source, "--engine", engine, *on, "--tp", 4)
+            with self.subTest(backend=backend):
+                prepared = [run("prepare", source, "-o", self.folder / f"{backend}-{rank}", *on,
+                                "--tp", 4, "--rank", rank, "--verify") for rank in range(4)]
+                self.assertEqual({made.returncode for made in prepared}, {page.returncode},
+                                 page.stderr + prepared[-1].stderr)
+                sizes = {sum(len(e) for of in buffers(self.folder / f"{backend}-{rank}").values()
+                             for e in of) for rank in range(4) if page.returncode == 0}
+                self.assertLessEqual(len(sizes), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
