@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE layers on a GPU against the time in which their weights can be read.
 //
-// usage: bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1]
+// usage: bench_gpu_moe [--shape NAME] [--format NAME] [--tokens 1,4,16] [--scan 1]
 //                     [--split1 N] [--split2 N] [--tiles N] [--kernels stream|grouped] [--items N]
 //
 // One graph holds a call on each of several copies of the weights, so that no copy is in the
@@ -35,8 +35,28 @@ constexpr Named shapes[] = {{"tiny-moe", 256, 128, 16, 4},
                             {"GLM-4.5-Air", 4096, 1408, 128, 8},
                             {"DeepSeek-V3", 7168, 2048, 256, 8}};
 
+struct Format {
+  const char* name;
+  CellFormat cells;
+  std::int64_t group;
+  double bits;  // of a weight, with its part of the scales
+};
+constexpr Format formats[] = {
+    {"NVFP4", nvfp4_cells, 16, 4.5},
+    {"MXFP4", mxfp4_cells, 32, 4.25},
+    {"INT4-g128",
+     {.kind = CellKind::int4, .int4 = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
+     128,
+     4.125},
+    {"INT4-g32",
+     {.kind = CellKind::int4, .int4 = {.scale_cells = 1, .zeros = false}, .f16_scales = false},
+     32,
+     4.5},
+};
+
 struct Options {
   std::string shape;
+  std::string format;
   std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096};
   StreamChoice choice;
   bool scan = false;  // all choices, the fastest three shown
@@ -58,17 +78,26 @@ struct Source {
   std::vector<float> globals;
 };
 
-Source random_source(F4Format format, const Named& s) {
+Source random_source(const Format& format, const Named& s) {
   Source source;
   std::uint64_t seed = 7;
-  const std::int64_t group = format == F4Format::e4m3_k16 ? 16 : 32;
+  RandomLayer sizes;
+  sizes.shape = {1, s.top_k, s.experts, s.hidden, s.inner};
+  sizes.group = format.group;
   for (int m = 0; m < 3; ++m) {
     source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner / 2));
-    source.scales[m].resize(static_cast<std::size_t>(s.hidden * s.inner / group));
     for (auto& b : source.codes[m]) b = static_cast<std::uint8_t>(next_random(seed));
-    for (auto& b : source.scales[m]) {
+    for (std::int64_t i = 0; i < sizes.rows(m) * sizes.groups(m); ++i) {
       const std::uint64_t r = next_random(seed);
-      b = static_cast<std::uint8_t>(format == F4Format::e4m3_k16 ? 0x30 + r % 16 : 124 + r % 5);
+      if (format.cells.kind == CellKind::int4) {
+        const float value = 0.002F + 0.028F * static_cast<float>(r % 4096) / 4096;
+        const std::uint16_t bits = format.cells.f16_scales ? f32_to_f16(value) : f32_to_bf16(value);
+        source.scales[m].push_back(static_cast<std::uint8_t>(bits & 255));
+        source.scales[m].push_back(static_cast<std::uint8_t>(bits >> 8));
+      } else {
+        const bool nvfp4 = format.cells.kind == CellKind::nvfp4;
+        source.scales[m].push_back(static_cast<std::uint8_t>(nvfp4 ? 0x30 + r % 16 : 124 + r % 5));
+      }
     }
   }
   source.globals.assign(static_cast<std::size_t>(s.experts * 3), 0.01F);
@@ -122,20 +151,19 @@ Result<double> replay_time(const device::Graph& graph, int replays, const device
 }
 
 // Microseconds in which the weights can be read and the products made.
-double floor_of(F4Format format, const StreamShape& shape, double experts_hit) {
+double floor_of(const Format& format, const StreamShape& shape, double experts_hit) {
   const double weights = static_cast<double>(3 * shape.hidden_size * shape.intermediate_size);
-  const double bits = format == F4Format::e4m3_k16 ? 4.5 : 4.25;
-  const double bytes = experts_hit * weights * bits / 8 +
+  const double bytes = experts_hit * weights * format.bits / 8 +
                        4.0 * static_cast<double>(shape.tokens * shape.hidden_size);
   const double flops = 2 * weights * static_cast<double>(shape.tokens * shape.top_k);
   return 1e6 * std::max(bytes / 4.62e12, flops / 780e12);
 }
 
-Result<Measured> measure(F4Format format, const StreamShape& shape, const StreamCard& card,
+Result<Measured> measure(const Format& format, const StreamShape& shape, const StreamCard& card,
                          const std::vector<DeviceWeights>& copies, const StreamChoice& choice,
                          int replays, const device::Stream& stream) {
   Measured result;
-  FEWBIT_TRY(result.plan, plan_stream(format, shape, card, choice));
+  FEWBIT_TRY(result.plan, plan_stream(format.cells, shape, card, choice));
   std::vector<DeviceCall> calls;
   double experts_hit = 0;
   for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -151,7 +179,7 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
       MoeF4Args args = calls[i].args(copies[i]);
       args.x = calls.front().x.data();  // as another layer left it: in the second-level cache
       FEWBIT_TRY(
-          device::check(launch_moe_f4(format, result.plan, args, stream.handle()), "moe_f4"));
+          device::check(launch_moe_f4(format.cells, result.plan, args, stream.handle()), "moe_f4"));
     }
     return {};
   };
@@ -162,9 +190,9 @@ Result<Measured> measure(F4Format format, const StreamShape& shape, const Stream
   return result;
 }
 
-Result<Measured> measure_grouped(F4Format format, const StreamShape& shape, const StreamCard& card,
-                                 const std::vector<DeviceWeights>& copies, int item_rows,
-                                 int replays, const device::Stream& stream) {
+Result<Measured> measure_grouped(const Format& format, const StreamShape& shape,
+                                 const StreamCard& card, const std::vector<DeviceWeights>& copies,
+                                 int item_rows, int replays, const device::Stream& stream) {
   Measured result;
   FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape, card, item_rows));
   result.item_rows = plan.item_rows;
@@ -186,9 +214,9 @@ Result<Measured> measure_grouped(F4Format format, const StreamShape& shape, cons
     for (std::size_t i = 0; i < copies.size(); ++i) {
       MoeF4Args args = calls[i].args(copies[i]);
       args.x = calls.front().x.data();
-      FEWBIT_TRY(
-          device::check(launch_moe_f4_grouped(format, plan, args, scratch.data(), stream.handle()),
-                        "moe_f4_grouped"));
+      FEWBIT_TRY(device::check(
+          launch_moe_f4_grouped(format.cells, plan, args, scratch.data(), stream.handle()),
+          "moe_f4_grouped"));
     }
     return {};
   };
@@ -199,12 +227,8 @@ Result<Measured> measure_grouped(F4Format format, const StreamShape& shape, cons
   return result;
 }
 
-const char* format_name(F4Format format) {
-  return format == F4Format::e4m3_k16 ? "NVFP4" : "MXFP4";
-}
-
 // Every way to run a call, the four fastest shown as (split of fc1, split of fc2, tiles).
-void scan(F4Format format, const char* name, const StreamShape& shape, const StreamCard& card,
+void scan(const Format& format, const char* name, const StreamShape& shape, const StreamCard& card,
           const std::vector<DeviceWeights>& copies, const device::Stream& stream) {
   std::vector<Measured> all;
   for (const int split1 : {1, 2, 4, 8, 16}) {
@@ -220,7 +244,7 @@ void scan(F4Format format, const char* name, const StreamShape& shape, const Str
   }
   std::sort(all.begin(), all.end(),
             [](const Measured& a, const Measured& b) { return a.microseconds < b.microseconds; });
-  std::printf("%-14s %s M %4lld ", name, format_name(format), static_cast<long long>(shape.tokens));
+  std::printf("%-14s %s M %4lld ", name, format.name, static_cast<long long>(shape.tokens));
   for (std::size_t i = 0; i < 4 && i < all.size(); ++i) {
     std::printf("  %.1f (%d,%d,%d)", all[i].microseconds, all[i].plan.fc1.split,
                 all[i].plan.fc2.split, all[i].plan.token_tiles);
@@ -230,7 +254,7 @@ void scan(F4Format format, const char* name, const StreamShape& shape, const Str
 }
 
 // 400 MB between two uses of an expert, though one token uses only a few.
-Result<std::vector<DeviceWeights>> prepare_copies(F4Format format, const Named& s,
+Result<std::vector<DeviceWeights>> prepare_copies(const Format& format, const Named& s,
                                                   const StreamShape& layer,
                                                   const device::Stream& stream) {
   const Source source = random_source(format, s);
@@ -239,9 +263,13 @@ Result<std::vector<DeviceWeights>> prepare_copies(F4Format format, const Named& 
   const int count = std::clamp(static_cast<int>(4e8 / used) + 1, 3, 10);
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < count; ++i) {
-    FEWBIT_TRY(DeviceWeights weights,
-               prepare_weights(format, layer, {source.codes, source.scales, &source.globals, true},
-                               stream));
+    FEWBIT_TRY(DeviceWeights weights, prepare_weights(format.cells, layer,
+                                                      {.codes = source.codes,
+                                                       .scales = source.scales,
+                                                       .globals = &source.globals,
+                                                       .same_for_all = true,
+                                                       .group = format.group},
+                                                      stream));
     copies.push_back(std::move(weights));
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
@@ -249,9 +277,9 @@ Result<std::vector<DeviceWeights>> prepare_copies(F4Format format, const Named& 
   return copies;
 }
 
-void print_measured(F4Format format, const char* name, std::int64_t tokens,
+void print_measured(const Format& format, const char* name, std::int64_t tokens,
                     const Result<Measured>& m) {
-  std::printf("%-14s %-5s M %4lld  ", name, format_name(format), static_cast<long long>(tokens));
+  std::printf("%-14s %-9s M %4lld  ", name, format.name, static_cast<long long>(tokens));
   if (!m) {
     std::printf("%s\n", m.error().message().c_str());
     return;
@@ -267,10 +295,11 @@ void print_measured(F4Format format, const char* name, std::int64_t tokens,
   std::fflush(stdout);
 }
 
-Result<void> measure_shape(F4Format format, const Named& s, const Options& options,
+Result<void> measure_shape(const Format& format, const Named& s, const Options& options,
                            const StreamCard& card) {
   FEWBIT_TRY(const device::Stream stream, device::Stream::create());
-  const StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
+  StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
+  layer.scaled_sums = format.cells.scaled_sums();
   FEWBIT_TRY(const std::vector<DeviceWeights> copies, prepare_copies(format, s, layer, stream));
   for (const std::int64_t tokens : options.tokens) {
     StreamShape shape = layer;
@@ -328,8 +357,9 @@ int run(const Options& options) {
               found->sm_count, *rate * 1e-9);
   for (const Named& s : shapes) {
     if (!options.shape.empty() && options.shape != s.name) continue;
-    for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
-      if (options.scan && format != F4Format::e4m3_k16) continue;
+    for (const Format& format : formats) {
+      if (!options.format.empty() && options.format != format.name) continue;
+      if (options.scan && options.format.empty() && &format != formats) continue;
       const Result<void> done = measure_shape(format, s, options, card_of(*found));
       if (!done) {
         std::fprintf(stderr, "error: %s\n", done.error().message().c_str());
@@ -346,16 +376,17 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const fewbit::bench::Usage usage{
       .text =
-          "bench_gpu_moe [--shape NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] [--split2 N] "
-          "[--tiles N] [--kernels stream|grouped] [--items N]",
-      .options = {"--shape", "--tokens", "--scan", "--split1", "--split2", "--tiles", "--kernels",
-                  "--items"}};
+          "bench_gpu_moe [--shape NAME] [--format NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] "
+          "[--split2 N] [--tiles N] [--kernels stream|grouped] [--items N]",
+      .options = {"--shape", "--format", "--tokens", "--scan", "--split1", "--split2", "--tiles",
+                  "--kernels", "--items"}};
   if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   fewbit::cuda::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     const char* value = argv[i + 1];
     if (name == "--shape") options.shape = value;
+    if (name == "--format") options.format = value;
     if (name == "--split1") options.choice.split1 = std::atoi(value);
     if (name == "--split2") options.choice.split2 = std::atoi(value);
     if (name == "--items") options.item_rows = std::atoi(value);

@@ -18,17 +18,25 @@ const std::vector<StreamShape> layers = {{1, 8, 128, 2048, 768},  {1, 4, 128, 28
                                          {1, 4, 16, 256, 128},    {1, 2, 8, 4096, 6144},
                                          {1, 1, 1, 16, 16},       {1, 32, 512, 2048, 512}};
 
-std::int64_t cell_bytes(F4Format format) {
-  return format == F4Format::e4m3_k16 ? CudaF4Cells<16>::cell_bytes : CudaF4Cells<32>::cell_bytes;
+CellFormat int4_cells(int scale_cells, bool zeros) {
+  return {.kind = CellKind::int4, .int4 = {.scale_cells = scale_cells, .zeros = zeros}};
 }
+const std::vector<CellFormat> formats = {nvfp4_cells, mxfp4_cells, int4_cells(4, false),
+                                         int4_cells(1, false), int4_cells(1, true)};
+
+// Bytes that a matrix of one unit and 128 k has, by its layout.
+static_assert(4 * nvfp4_cells.cell_bytes() == CudaF4Cells<16>::bytes({.n = 16, .k = 128}));
+static_assert(4 * mxfp4_cells.cell_bytes() == CudaF4Cells<32>::bytes({.n = 16, .k = 128}));
 
 // Every cell of a unit belongs to exactly one of the warps that share it.
-void expect_split(const StreamMatrix& m, Dims half) {
+void expect_split(const StreamMatrix& m, Dims half, int run) {
   EXPECT_EQ(m.rows_half, half.n);
   EXPECT_EQ(m.depth, half.k);
   EXPECT_GE(m.units * 16, half.n);
   EXPECT_LT((m.units - 1) * 16, half.n);
-  EXPECT_EQ(m.cells, (half.k + 31) / 32);
+  EXPECT_EQ(m.cells, (half.k + 32 * run - 1) / (32 * run) * run);
+  EXPECT_EQ(m.warp_cells % run, 0);
+  EXPECT_EQ(m.piece_cells % run, 0);
   EXPECT_EQ(stream_warps % m.split, 0);
   EXPECT_EQ(m.split & (m.split - 1), 0);
   EXPECT_GE(m.warp_cells * m.split, m.cells);
@@ -37,7 +45,7 @@ void expect_split(const StreamMatrix& m, Dims half) {
 }
 
 // The areas of shared memory follow each other, are large enough, and end within the card's.
-void expect_memory(const StreamPlan& plan, F4Format format, const StreamCard& card) {
+void expect_memory(const StreamPlan& plan, const CellFormat& format, const StreamCard& card) {
   const std::int64_t cells = std::max(plan.fc1.cells, plan.fc2.cells);
   EXPECT_GE(plan.routes_at, plan.items_at + 16 * plan.max_items);
   EXPECT_GE(plan.scales_at, plan.routes_at + 8 * plan.tokens * plan.top_k);
@@ -47,8 +55,8 @@ void expect_memory(const StreamPlan& plan, F4Format format, const StreamCard& ca
   if (plan.fc1.split > 1 || plan.fc2.split > 1) {
     EXPECT_GE(plan.rings_at, plan.partials_at + 2 * stream_warps * plan.token_tiles * 1024);
   }
-  EXPECT_GE(plan.slot_bytes, plan.fc1.piece_cells * cell_bytes(format));
-  EXPECT_GE(plan.slot_bytes, plan.fc2.piece_cells * cell_bytes(format));
+  EXPECT_GE(plan.slot_bytes, plan.fc1.piece_cells * format.cell_bytes());
+  EXPECT_GE(plan.slot_bytes, plan.fc2.piece_cells * format.cell_bytes());
   EXPECT_GE(plan.slots, 2);
   EXPECT_LE(plan.slots, stream_max_slots);
   EXPECT_GE(plan.shared_bytes, plan.rings_at + stream_warps * plan.slots * plan.slot_bytes);
@@ -61,7 +69,7 @@ void expect_memory(const StreamPlan& plan, F4Format format, const StreamCard& ca
 }
 
 TEST(CudaStreamPlan, HoldsForEveryShapeAndNumberOfTokens) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : formats) {
     for (StreamShape shape : layers) {
       for (const std::int64_t tokens : {1, 2, 3, 7, 8, 16, 33, 64, 128, 255, 256}) {
         shape.tokens = tokens;
@@ -71,8 +79,11 @@ TEST(CudaStreamPlan, HoldsForEveryShapeAndNumberOfTokens) {
         SCOPED_TRACE(testing::Message() << "hidden " << shape.hidden_size << " tokens " << tokens);
         EXPECT_EQ(plan->blocks, 132);
         EXPECT_TRUE(plan->token_tiles == 1 || plan->token_tiles == 2 || plan->token_tiles == 4);
-        expect_split(plan->fc1, {.n = shape.intermediate_size, .k = shape.hidden_size});
-        expect_split(plan->fc2, {.n = shape.hidden_size / 2, .k = shape.intermediate_size});
+        EXPECT_LE(plan->token_tiles, format.most_token_tiles());
+        expect_split(plan->fc1, {.n = shape.intermediate_size, .k = shape.hidden_size},
+                     format.cell_multiple());
+        expect_split(plan->fc2, {.n = shape.hidden_size / 2, .k = shape.intermediate_size},
+                     format.cell_multiple());
         expect_memory(*plan, format, h200);
         // Any routing: all routes to few experts, or spread over all.
         EXPECT_GE(plan->max_items,
@@ -89,7 +100,7 @@ TEST(CudaStreamPlan, ItemsOfTheWorstRoutingFit) {
     for (const std::int64_t tokens : {1, 5, 9, 40, 200}) {
       for (const int tiles : {1, 2, 4}) {
         const Result<StreamPlan> plan =
-            plan_stream(F4Format::e4m3_k16, {tokens, 2, experts, 256, 128}, h200, {0, 0, tiles});
+            plan_stream(nvfp4_cells, {tokens, 2, experts, 256, 128}, h200, {0, 0, tiles});
         ASSERT_TRUE(plan);
         const std::int64_t width = 8 * plan->token_tiles;
         const std::int64_t routes = 2 * tokens;
@@ -108,11 +119,10 @@ TEST(CudaStreamPlan, ItemsOfTheWorstRoutingFit) {
 }
 
 TEST(CudaStreamPlan, SmallerSharedMemoryTakesShorterPieces) {
-  const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, {4, 8, 128, 2048, 768}, rtx5090);
+  const Result<StreamPlan> plan = plan_stream(nvfp4_cells, {4, 8, 128, 2048, 768}, rtx5090);
   ASSERT_TRUE(plan) << plan.error().message();
-  expect_memory(*plan, F4Format::e4m3_k16, rtx5090);
-  const Result<StreamPlan> refused =
-      plan_stream(F4Format::e4m3_k16, {4, 8, 256, 7168, 2048}, rtx5090);
+  expect_memory(*plan, nvfp4_cells, rtx5090);
+  const Result<StreamPlan> refused = plan_stream(nvfp4_cells, {4, 8, 256, 7168, 2048}, rtx5090);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
   EXPECT_EQ(refused.error().message(),
@@ -121,14 +131,14 @@ TEST(CudaStreamPlan, SmallerSharedMemoryTakesShorterPieces) {
 }
 
 TEST(CudaStreamPlan, ActivationsThatDoNotFitAreRefused) {
-  const Result<StreamPlan> refused = plan_stream(F4Format::e4m3_k16, {1, 2, 8, 4096, 14336}, h200);
+  const Result<StreamPlan> refused = plan_stream(nvfp4_cells, {1, 2, 8, 4096, 14336}, h200);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
 }
 
 TEST(CudaStreamPlan, RefusalsNameBothNumbers) {
   const auto message = [](const StreamShape& shape) {
-    const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, shape, h200);
+    const Result<StreamPlan> plan = plan_stream(nvfp4_cells, shape, h200);
     return plan ? std::string() : plan.error().message();
   };
   EXPECT_EQ(message({0, 8, 128, 2048, 768}), "cuda_stream: tokens 0, expected at least 1");
@@ -145,7 +155,7 @@ TEST(CudaStreamPlan, RefusalsNameBothNumbers) {
 // What was measured to be fastest is what is chosen.
 TEST(CudaStreamPlan, ChoosesTheMeasuredSplits) {
   const auto splits = [](const StreamShape& shape) {
-    const Result<StreamPlan> plan = plan_stream(F4Format::e4m3_k16, shape, h200);
+    const Result<StreamPlan> plan = plan_stream(nvfp4_cells, shape, h200);
     return plan ? std::pair(plan->fc1.split, plan->fc2.split) : std::pair(0, 0);
   };
   EXPECT_EQ(splits({1, 8, 128, 2048, 768}), std::pair(8, 4));
@@ -192,6 +202,16 @@ TEST(CudaGroupedPlan, RefusalsNameBothNumbers) {
   StreamShape gelu{1, 8, 128, 2048, 768};
   gelu.swiglu = false;
   EXPECT_EQ(message(gelu), "cuda_grouped: an activation other than silu and swigluoai");
+}
+
+// Formats whose scales go into the sums have items of 64 rows at most.
+TEST(CudaGroupedPlan, ScaledSumsTakeNarrowerItems) {
+  StreamShape shape{4096, 8, 128, 2048, 768};
+  EXPECT_EQ(grouped_item_width(shape), 128);
+  shape.scaled_sums = true;
+  EXPECT_EQ(grouped_item_width(shape), 64);
+  shape.tokens = 256;
+  EXPECT_EQ(grouped_item_width(shape), 32);
 }
 
 // Few tokens stream, many are grouped, and what only one of both can run goes there.

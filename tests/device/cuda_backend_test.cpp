@@ -18,7 +18,7 @@ namespace {
 
 struct Case {
   const char* name;
-  F4Format format;
+  CellFormat format;
   std::int64_t tokens;
   ActivationParams activation;
   bool biases = false;
@@ -26,21 +26,71 @@ struct Case {
   RouterWeightSide side = RouterWeightSide::output;
 };
 
+CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
+  return {.kind = CellKind::int4,
+          .int4 = {.scale_cells = scale_cells, .zeros = zeros},
+          .f16_scales = f16};
+}
+
 const ActivationParams oai{
     .kind = Activation::swigluoai, .alpha = 1.702F, .beta = 1.0F, .limit = 7.0F};
 const std::vector<Case> cases = {
-    {"NVFP4, silu", F4Format::e4m3_k16, 5, {}},
-    {"NVFP4, silu, many tokens", F4Format::e4m3_k16, 90, {}},
-    {"MXFP4, swigluoai with biases", F4Format::e8m0_k32, 7, oai, true, false},
-    {"MXFP4, swigluoai, biases and a map, many tokens", F4Format::e8m0_k32, 130, oai, true, true,
+    {"NVFP4, silu", nvfp4_cells, 5, {}},
+    {"NVFP4, silu, many tokens", nvfp4_cells, 90, {}},
+    {"MXFP4, swigluoai with biases", mxfp4_cells, 7, oai, true, false},
+    {"MXFP4, swigluoai, biases and a map, many tokens", mxfp4_cells, 130, oai, true, true,
      RouterWeightSide::input},
-    {"NVFP4, relu2 with a map", F4Format::e4m3_k16, 33, {.kind = Activation::relu2}, false, true},
-    {"MXFP4, gelu", F4Format::e8m0_k32, 20, {.kind = Activation::gelu}}};
+    {"NVFP4, relu2 with a map", nvfp4_cells, 33, {.kind = Activation::relu2}, false, true},
+    {"MXFP4, gelu", mxfp4_cells, 20, {.kind = Activation::gelu}},
+    {"INT4 in rows of 128 k, silu", int4_cells(4, false, true), 6, {}},
+    {"INT4 in groups of 32, many tokens", int4_cells(1, false, false), 120, {}},
+    {"INT4 with zero points, relu2 with a map",
+     int4_cells(4, true, false),
+     33,
+     {.kind = Activation::relu2},
+     false,
+     true},
+    {"INT4 in groups of 32 with zero points, swigluoai with biases", int4_cells(1, true, true), 70,
+     oai, true, false}};
 
 Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> bytes) {
   OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
   std::memcpy(owned.bytes.data(), bytes.data(), owned.bytes.size());
   return owned.tensor;
+}
+
+// As signed codes where it has zero points, else as GPTQ has them.
+QuantizedTensor int4_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  const std::int64_t groups = layer.groups(matrix);
+  const bool zeros = layer.format.int4.zeros;
+  const DType scale = layer.format.f16_scales ? DType::f16 : DType::bf16;
+  const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
+    const auto begin = all.begin() + expert * size;
+    return std::vector<std::uint8_t>(begin, begin + size);
+  };
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = zeros ? Producer::compressed_tensors : Producer::gptq;
+  tensor.scheme.weight = zeros ? DType::i4 : DType::u4;
+  tensor.scheme.zero_points = zeros;
+  tensor.scheme.zero_point = zeros ? 0 : 8;
+  tensor.scheme.scale = ScaleSpec{};
+  tensor.scheme.scale->dtype = scale;
+  tensor.scheme.scale->granularity = {.rows = 1, .cols = layer.group};
+  std::vector<std::uint8_t> codes = part(layer.codes[matrix], n * k / 2);
+  if (zeros) {
+    std::vector<std::uint8_t> zero_points = part(layer.zeros[matrix], n * groups);
+    for (std::uint8_t& zero : zero_points) zero = static_cast<std::uint8_t>(zero - 8);
+    tensor.zero_points = tensor_of(DType::i8, {n, groups}, zero_points);
+    for (std::uint8_t& pair : codes) pair ^= 0x88;
+  }
+  tensor.codes = tensor_of(tensor.scheme.weight, {n, k}, codes);
+  tensor.scales = tensor_of(scale, {n, groups}, part(layer.scales[matrix], 2 * n * groups));
+  tensor.global_scale = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  return tensor;
 }
 
 QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
@@ -50,10 +100,11 @@ QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t exp
     return std::span(all).subspan(static_cast<std::size_t>(expert * size),
                                   static_cast<std::size_t>(size));
   };
+  if (layer.format.kind == CellKind::int4) return int4_matrix_of(layer, matrix, expert);
   Tensor codes = tensor_of(DType::f4_e2m1, {n, k}, part(layer.codes[matrix], n * k / 2));
   const auto scales = part(layer.scales[matrix], n * k / layer.group);
   const float global = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
-  if (layer.format == F4Format::e4m3_k16) {
+  if (layer.format.kind == CellKind::nvfp4) {
     return make_nvfp4(n, k, std::move(codes), tensor_of(DType::f8_e4m3, {n, k / 16}, scales),
                       global)
         .value();

@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "backends/cuda_moe/plan.hpp"
+#include "backends/cuda_moe/weight_cells.hpp"
 #include "device/device.hpp"
 #include "kernels/cuda/pack_f4.hpp"
-#include "layout/cuda_f4_cells.hpp"
 
 namespace fewbit::cuda {
-
-inline std::int64_t packed_bytes(F4Format format, Dims half) {
-  return format == F4Format::e4m3_k16 ? CudaF4Cells<16>::bytes(half) : CudaF4Cells<32>::bytes(half);
-}
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -40,7 +36,9 @@ struct HostExperts {
   const std::vector<std::uint8_t>* scales;  // [3]
   const std::vector<float>* globals;        // [experts, 3]
   bool same_for_all = false;
-  const std::vector<float>* biases = nullptr;  // [3] or none
+  const std::vector<float>* biases = nullptr;        // [3] or none
+  const std::vector<std::uint8_t>* zeros = nullptr;  // [3] or none
+  std::int64_t group = 0;                            // 0: a row
 };
 
 // Biases of the halves of fc1 side by side for each expert.
@@ -56,10 +54,61 @@ inline std::vector<float> bias_of_halves(const StreamShape& shape, const std::ve
   return out;
 }
 
-inline Result<DeviceWeights> prepare_weights(F4Format format, const StreamShape& shape,
+// The rows of an expert that a half of a matrix is.
+struct SourceRows {
+  int matrix;  // of gate, up, down
+  std::int64_t first;
+  std::int64_t of_expert;
+};
+inline SourceRows source_rows(const StreamShape& shape, int matrix, int half, std::int64_t rows) {
+  if (matrix == 1) return {2, half * rows, 2 * rows};
+  return shape.gated ? SourceRows{half, 0, rows} : SourceRows{1, half * rows, 2 * rows};
+}
+
+// Canonical parts of gate, up and down on the device.
+struct DeviceParts {
+  device::Buffer codes[3], scales[3], zeros[3];
+};
+
+inline Result<void> pack_matrix(const CellFormat& format, const StreamShape& shape,
+                                const HostExperts& host, const DeviceParts& parts, int matrix,
+                                std::uint8_t* to, const device::Stream& stream) {
+  const bool int4 = format.kind == CellKind::int4;
+  const Dims half = matrix == 0 ? Dims{.n = shape.rows1(), .k = shape.hidden_size}
+                                : Dims{.n = shape.hidden_size / 2, .k = shape.intermediate_size};
+  PackF4Args f4;
+  PackInt4Args words;
+  CudaInt4Source& first = words.first;
+  first.rows = half.n;
+  first.depth = half.k;
+  first.group = host.group;
+  f4.count = words.count = static_cast<int>(shape.experts);
+  f4.rows = static_cast<int>(half.n);
+  f4.depth = static_cast<int>(half.k);
+  f4.to = words.to = to;
+  const std::int64_t groups = first.groups();
+  for (int h = 0; h < 2; ++h) {
+    const SourceRows from = source_rows(shape, matrix, h, half.n);
+    const std::int64_t stride = host.same_for_all ? 0 : from.of_expert;
+    f4.codes[h] = parts.codes[from.matrix].as<std::uint8_t>() + from.first * (half.k / 2);
+    first.codes[h] = f4.codes[h];
+    f4.codes_stride = words.codes_stride = stride * (half.k / 2);
+    f4.scales_stride = words.scales_stride = stride * groups;
+    if (int4) {
+      first.scales[h] = parts.scales[from.matrix].as<std::uint16_t>() + from.first * groups;
+      first.zeros[h] = parts.zeros[from.matrix].as<std::uint8_t>() + from.first * groups;
+    } else {
+      f4.scales[h] = parts.scales[from.matrix].as<std::uint8_t>() + from.first * groups;
+    }
+  }
+  return device::check(int4 ? launch_pack_int4(format.int4, words, stream.handle())
+                            : launch_pack_f4(format, f4, stream.handle()),
+                       "packing weights");
+}
+
+inline Result<DeviceWeights> prepare_weights(CellFormat format, const StreamShape& shape,
                                              const HostExperts& host,
                                              const device::Stream& stream) {
-  const std::int64_t group = format == F4Format::e4m3_k16 ? 16 : 32;
   const Dims half1 = {.n = shape.rows1(), .k = shape.hidden_size};
   const Dims half2 = {.n = shape.hidden_size / 2, .k = shape.intermediate_size};
   DeviceWeights weights;
@@ -78,37 +127,20 @@ inline Result<DeviceWeights> prepare_weights(F4Format format, const StreamShape&
   }
   FEWBIT_TRY(weights.global13, upload(global13, stream));
   FEWBIT_TRY(weights.global2, upload(global2, stream));
-  device::Buffer codes[3];
-  device::Buffer scales[3];
+  DeviceParts parts;
   for (int m = 0; m < 3; ++m) {
-    FEWBIT_TRY(codes[m], upload(host.codes[m], stream));
-    FEWBIT_TRY(scales[m], upload(host.scales[m], stream));
+    FEWBIT_TRY(parts.codes[m], upload(host.codes[m], stream));
+    FEWBIT_TRY(parts.scales[m], upload(host.scales[m], stream));
+    if (host.zeros == nullptr) continue;
+    FEWBIT_TRY(parts.zeros[m], upload(host.zeros[m], stream));
   }
   const auto bytes = [&](Dims half) {
     return static_cast<std::uint64_t>(shape.experts * packed_bytes(format, half));
   };
   FEWBIT_TRY(weights.w13, device::Buffer::allocate(bytes(half1), stream));
   FEWBIT_TRY(weights.w2, device::Buffer::allocate(bytes(half2), stream));
-  for (int matrix = 0; matrix < 2; ++matrix) {
-    const Dims half = matrix == 0 ? half1 : half2;
-    PackF4Args args;
-    args.count = static_cast<int>(shape.experts);
-    args.rows = static_cast<int>(half.n);
-    args.depth = static_cast<int>(half.k);
-    for (int h = 0; h < 2; ++h) {
-      const bool one_matrix = matrix == 1 || !shape.gated;
-      const int source = matrix == 1 ? 2 : shape.gated ? h : 1;
-      const std::int64_t row = one_matrix ? h * half.n : 0;
-      args.codes[h] = codes[source].as<std::uint8_t>() + row * (half.k / 2);
-      args.scales[h] = scales[source].as<std::uint8_t>() + row * (half.k / group);
-    }
-    const std::int64_t expert_rows = matrix == 1 || !shape.gated ? 2 * half.n : half.n;
-    const std::int64_t stride = host.same_for_all ? 0 : expert_rows;
-    args.codes_stride = stride * (half.k / 2);
-    args.scales_stride = stride * (half.k / group);
-    args.to = (matrix == 0 ? weights.w13 : weights.w2).as<std::uint8_t>();
-    FEWBIT_TRY(device::check(launch_pack_f4(format, args, stream.handle()), "packing weights"));
-  }
+  FEWBIT_TRY(pack_matrix(format, shape, host, parts, 0, weights.w13.as<std::uint8_t>(), stream));
+  FEWBIT_TRY(pack_matrix(format, shape, host, parts, 1, weights.w2.as<std::uint8_t>(), stream));
   FEWBIT_TRY(stream.synchronize());
   return weights;
 }

@@ -5,13 +5,14 @@
 #include <type_traits>
 
 #include "device/moe_run.hpp"
+#include "layout/cuda_f4_cells.hpp"
 #include "layout/pack.hpp"
 
 namespace fewbit::cuda {
 namespace {
 
 struct Case {
-  F4Format format;
+  CellFormat format;
   StreamShape shape;
   StreamChoice choice;
   std::int64_t every = 1;
@@ -22,18 +23,54 @@ void check(const Case& c, StreamCard card) {
       random_layer(c.format, c.shape, 1 + static_cast<std::uint64_t>(c.shape.tokens));
   const Result<StreamPlan> plan = plan_stream(c.format, c.shape, card, c.choice);
   ASSERT_OK(plan);
-  SCOPED_TRACE(testing::Message() << "format " << static_cast<int>(c.format) << " tokens "
-                                  << c.shape.tokens << " hidden " << c.shape.hidden_size
-                                  << " inner " << c.shape.intermediate_size << " split "
-                                  << plan->fc1.split << "," << plan->fc2.split << " tiles "
-                                  << plan->token_tiles);
+  SCOPED_TRACE(testing::Message() << "format " << name_of(c.format) << " tokens " << c.shape.tokens
+                                  << " hidden " << c.shape.hidden_size << " inner "
+                                  << c.shape.intermediate_size << " split " << plan->fc1.split
+                                  << "," << plan->fc2.split << " tiles " << plan->token_tiles);
   const Result<Outcome> outcome = run(layer, *plan, 3);
   ASSERT_OK(outcome);
   expect_exact(layer, *outcome, c.every);
 }
 
+// Gate and up of all experts.
+std::vector<std::uint8_t> host_int4_cells(const RandomLayer& layer) {
+  const CudaInt4Form& form = layer.format.int4;
+  const Dims half{.n = layer.rows(0), .k = layer.depth(0)};
+  const std::int64_t cells = 4 * CudaInt4Form::quads(half);
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(layer.shape.experts * form.bytes(half)));
+  std::uint8_t* to = out.data();
+  for (std::int64_t e = 0; e < layer.shape.experts; ++e) {
+    CudaInt4Source from{.rows = half.n, .depth = half.k, .group = layer.group};
+    const std::int64_t groups = e * half.n * from.groups();
+    for (int m = 0; m < 2; ++m) {
+      from.codes[m] = layer.codes[m].data() + e * half.n * (half.k / 2);
+      from.scales[m] = reinterpret_cast<const std::uint16_t*>(layer.scales[m].data()) + groups;
+      from.zeros[m] = layer.zeros[m].data() + groups;
+    }
+    for (std::int64_t unit = 0; unit < CudaInt4Form::units(half); ++unit) {
+      for (std::int64_t cell = 0; cell < cells; ++cell) {
+        for (int word = 0; word < 128; ++word) {
+          const std::uint32_t bits = cuda_int4_word(from, unit, cell, word);
+          std::memcpy(to + form.codes_at(cell) + 4 * word, &bits, sizeof(bits));
+        }
+        for (int i = 0; i < 32; ++i) {
+          std::uint8_t* header = to + form.header_at(cell);
+          const std::int64_t first = cell / form.scale_cells * form.scale_cells;
+          const auto scale =
+              cuda_int4_of_header(from, from.scales, unit, first, i, std::uint16_t{0});
+          std::memcpy(header + 2 * i, &scale, sizeof(scale));
+          if (!form.zeros) continue;
+          header[64 + i] = cuda_int4_of_header(from, from.zeros, unit, first, i, std::uint8_t{8});
+        }
+      }
+      to += cells / 4 * form.quad_bytes();
+    }
+  }
+  return out;
+}
+
 TEST_F(MoeF4Test, SmallAndOddShapes) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     for (const std::int64_t tokens : {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 129}) {
       for (const StreamShape& s :
            {StreamShape{tokens, 2, 4, 64, 32}, StreamShape{tokens, 3, 8, 160, 96},
@@ -47,13 +84,37 @@ TEST_F(MoeF4Test, SmallAndOddShapes) {
 
 TEST_F(MoeF4Test, SizesThatAreNoMultipleOf32) {
   for (const StreamShape& s : {StreamShape{5, 2, 3, 48, 16}, StreamShape{12, 2, 4, 80, 112}}) {
-    check({F4Format::e4m3_k16, s, {}}, card_);
+    for (const CellFormat& format : all_formats()) {
+      if (format.kind != CellKind::mxfp4) check({format, s, {}}, card_);
+    }
+  }
+}
+
+// Of int4: whole rows, groups of several cells, and groups that the last k don't fill.
+TEST_F(MoeF4Test, GroupsOfEverySize) {
+  for (const std::int64_t group : {0, 32, 64, 96, 128, 256}) {
+    for (const CellFormat& all : all_formats()) {
+      if (all.kind != CellKind::int4) continue;
+      CellFormat format = all;
+      format.int4.scale_cells = group % 128 == 0 ? 4 : 1;
+      for (const std::int64_t tokens : {3, 20}) {
+        const RandomLayer layer = random_layer(format, {tokens, 2, 4, 400, 272},
+                                               static_cast<std::uint64_t>(group), group);
+        const Result<StreamPlan> plan = plan_stream(format, layer.shape, card_);
+        ASSERT_OK(plan);
+        const Result<Outcome> outcome = run(layer, *plan, 2);
+        ASSERT_OK(outcome);
+        SCOPED_TRACE(testing::Message() << name_of(format) << " group " << group);
+        expect_exact(layer, *outcome, 1);
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 
 // Small enough for compute-sanitizer.
 TEST_F(MoeF4Test, FewTokens) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     check({format, {3, 2, 4, 64, 32}, {}}, card_);
     check({format, {20, 3, 6, 160, 96}, {2, 1, 2}}, card_);
   }
@@ -61,8 +122,8 @@ TEST_F(MoeF4Test, FewTokens) {
 
 // Recorded once, replayed with other inputs in the same memory.
 TEST_F(MoeF4Test, AReplayedGraphGivesWhatACallGives) {
-  const RandomLayer layer = random_layer(F4Format::e4m3_k16, {6, 2, 8, 256, 128}, 3);
-  RandomLayer other = random_layer(F4Format::e4m3_k16, {6, 2, 8, 256, 128}, 4);
+  const RandomLayer layer = random_layer(nvfp4_cells, {6, 2, 8, 256, 128}, 3);
+  RandomLayer other = random_layer(nvfp4_cells, {6, 2, 8, 256, 128}, 4);
   for (int m = 0; m < 3; ++m) {
     other.codes[m] = layer.codes[m];
     other.scales[m] = layer.scales[m];
@@ -72,8 +133,8 @@ TEST_F(MoeF4Test, AReplayedGraphGivesWhatACallGives) {
   ASSERT_OK(plan);
   Result<device::Stream> stream = device::Stream::create();
   ASSERT_OK(stream);
-  const Result<DeviceWeights> weights = prepare_weights(
-      layer.format, layer.shape, {layer.codes, layer.scales, &layer.globals, false}, *stream);
+  const Result<DeviceWeights> weights =
+      prepare_weights(layer.format, layer.shape, host_experts(layer), *stream);
   ASSERT_OK(weights);
   const Result<DeviceCall> call = make_call(*plan, {&layer.x, &layer.ids, &layer.weights}, *stream);
   ASSERT_OK(call);
@@ -100,7 +161,7 @@ TEST_F(MoeF4Test, AReplayedGraphGivesWhatACallGives) {
 
 // Two calls of one layer at once, each with its own scratch.
 TEST_F(MoeF4Test, CallsOnTwoStreamsDoNotDisturbEachOther) {
-  const RandomLayer layer = random_layer(F4Format::e8m0_k32, {24, 4, 16, 512, 256}, 8);
+  const RandomLayer layer = random_layer(mxfp4_cells, {24, 4, 16, 512, 256}, 8);
   const Result<StreamPlan> plan = plan_stream(layer.format, layer.shape, card_);
   ASSERT_OK(plan);
   const Result<Outcome> alone = run(layer, *plan);
@@ -111,8 +172,8 @@ TEST_F(MoeF4Test, CallsOnTwoStreamsDoNotDisturbEachOther) {
     ASSERT_OK(stream);
     streams.push_back(std::move(*stream));
   }
-  const Result<DeviceWeights> weights = prepare_weights(
-      layer.format, layer.shape, {layer.codes, layer.scales, &layer.globals, false}, streams[0]);
+  const Result<DeviceWeights> weights =
+      prepare_weights(layer.format, layer.shape, host_experts(layer), streams[0]);
   ASSERT_OK(weights);
   std::vector<DeviceCall> calls;
   for (const device::Stream& stream : streams) {
@@ -137,7 +198,7 @@ TEST_F(MoeF4Test, CallsOnTwoStreamsDoNotDisturbEachOther) {
 }
 
 TEST_F(MoeF4Test, EveryWayToSplitTheWork) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     for (const int split : {1, 2, 4, 8, 16}) {
       for (const int tiles : {1, 2, 4}) {
         check({format, {40, 4, 6, 512, 384}, {split, 16 / split, tiles}}, card_);
@@ -148,10 +209,10 @@ TEST_F(MoeF4Test, EveryWayToSplitTheWork) {
 }
 
 TEST_F(MoeF4Test, ActivationsBiasesMapsAndRouterWeightsOnEitherSide) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     for (const RuleCase& c : rule_cases()) {
       for (const std::int64_t tokens : {3, 40}) {
-        SCOPED_TRACE(testing::Message() << c.name << ", format " << static_cast<int>(format));
+        SCOPED_TRACE(testing::Message() << c.name << ", format " << name_of(format));
         const RandomLayer layer = layer_of(format, {tokens, 3, 8, 160, 96}, c);
         const Result<StreamPlan> plan = plan_stream(format, layer.shape, card_);
         ASSERT_OK(plan);
@@ -165,7 +226,7 @@ TEST_F(MoeF4Test, ActivationsBiasesMapsAndRouterWeightsOnEitherSide) {
 }
 
 TEST_F(MoeF4Test, RoutesThatAreSkewedRepeatedOrOutside) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     RandomLayer layer = random_layer(format, {70, 4, 16, 256, 128}, 5);
     for (std::size_t i = 0; i < layer.ids.size(); ++i) {
       if (i % 4 == 0) layer.ids[i] = 3;                // one expert has all tokens
@@ -184,7 +245,7 @@ TEST_F(MoeF4Test, RoutesThatAreSkewedRepeatedOrOutside) {
 
 // Each of the two routes counts, with its own weight.
 TEST_F(MoeF4Test, OneTokenMayNameAnExpertTwice) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat& format : all_formats()) {
     RandomLayer layer = random_layer(format, {1, 2, 4, 256, 128}, 6);
     layer.ids = {2, 2};
     layer.weights = {0.25F, 0.5F};
@@ -198,7 +259,7 @@ TEST_F(MoeF4Test, OneTokenMayNameAnExpertTwice) {
 
 // Blocks that wait for each other are launched together or not at all.
 TEST_F(MoeF4Test, MoreBlocksThanTheCardHoldsAreAnError) {
-  const RandomLayer layer = random_layer(F4Format::e4m3_k16, {2, 2, 4, 256, 128}, 7);
+  const RandomLayer layer = random_layer(nvfp4_cells, {2, 2, 4, 256, 128}, 7);
   Result<StreamPlan> plan = plan_stream(layer.format, layer.shape, card_);
   ASSERT_OK(plan);
   plan->blocks *= 64;
@@ -208,7 +269,7 @@ TEST_F(MoeF4Test, MoreBlocksThanTheCardHoldsAreAnError) {
 }
 
 TEST_F(MoeF4Test, LayersOfPublishedModels) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat format : {nvfp4_cells, mxfp4_cells, all_formats()[2], all_formats()[3]}) {
     for (const std::int64_t tokens : {1, 4, 16, 64, 256}) {
       check({format, {tokens, 8, 128, 2048, 768}, {}, (tokens + 1) / 2}, card_);
       if (HasFatalFailure()) return;
@@ -219,12 +280,12 @@ TEST_F(MoeF4Test, LayersOfPublishedModels) {
 }
 
 TEST_F(MoeF4Test, DevicePackingGivesTheBytesOfTheClosedForm) {
-  for (const F4Format format : {F4Format::e4m3_k16, F4Format::e8m0_k32}) {
+  for (const CellFormat format : {nvfp4_cells, mxfp4_cells}) {
     const RandomLayer layer = random_layer(format, {1, 1, 3, 96, 32}, 9);
     Result<device::Stream> stream = device::Stream::create();
     ASSERT_OK(stream);
-    const Result<DeviceWeights> weights = prepare_weights(
-        format, layer.shape, {layer.codes, layer.scales, &layer.globals, false}, *stream);
+    const Result<DeviceWeights> weights =
+        prepare_weights(format, layer.shape, host_experts(layer), *stream);
     ASSERT_OK(weights);
     std::vector<std::uint8_t> packed(weights->w13.size());
     ASSERT_OK(device::copy_to_host(std::as_writable_bytes(std::span(packed)), weights->w13.data(),
@@ -262,12 +323,30 @@ TEST_F(MoeF4Test, DevicePackingGivesTheBytesOfTheClosedForm) {
             [&](std::int64_t n, std::int64_t g) { return Cells::stored_scale(scale(n, g)); }, to);
       }
     };
-    if (format == F4Format::e4m3_k16) {
+    if (format.kind == CellKind::nvfp4) {
       fill(std::integral_constant<int, 16>{});
     } else {
       fill(std::integral_constant<int, 32>{});
     }
     EXPECT_EQ(packed, expected);
+  }
+}
+
+// Of int4 against the words of the host, which the layout's test holds to the closed form.
+TEST_F(MoeF4Test, DevicePackingOfInt4GivesTheBytesOfTheHost) {
+  for (const CellFormat& format : all_formats()) {
+    if (format.kind != CellKind::int4) continue;
+    const RandomLayer layer = random_layer(format, {1, 1, 3, 176, 40}, 9);
+    Result<device::Stream> stream = device::Stream::create();
+    ASSERT_OK(stream);
+    const Result<DeviceWeights> weights =
+        prepare_weights(format, layer.shape, host_experts(layer), *stream);
+    ASSERT_OK(weights);
+    std::vector<std::uint8_t> packed(weights->w13.size());
+    ASSERT_OK(device::copy_to_host(std::as_writable_bytes(std::span(packed)), weights->w13.data(),
+                                   *stream));
+    ASSERT_OK(stream->synchronize());
+    EXPECT_EQ(packed, host_int4_cells(layer));
   }
 }
 

@@ -35,12 +35,37 @@ struct Outcome {
   bool counters_zero = false;
 };
 
+inline HostExperts host_experts(const RandomLayer& layer) {
+  return {.codes = layer.codes,
+          .scales = layer.scales,
+          .globals = &layer.globals,
+          .biases = layer.biases,
+          .zeros = layer.zeros,
+          .group = layer.group};
+}
+
+// Weights of every kind that the kernels tell apart.
+inline const std::vector<CellFormat>& all_formats() {
+  const auto int4 = [](int scale_cells, bool zeros, bool f16) {
+    return CellFormat{.kind = CellKind::int4,
+                      .int4 = {.scale_cells = scale_cells, .zeros = zeros},
+                      .f16_scales = f16};
+  };
+  static const std::vector<CellFormat> formats = {nvfp4_cells,          mxfp4_cells,
+                                                  int4(4, false, true), int4(1, false, false),
+                                                  int4(4, true, false), int4(1, true, true)};
+  return formats;
+}
+inline std::string name_of(const CellFormat& format) {
+  if (format.kind != CellKind::int4) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
+  return "int4 scale_cells " + std::to_string(format.int4.scale_cells) +
+         (format.int4.zeros ? " zeros" : "") + (format.f16_scales ? " f16" : " bf16");
+}
+
 inline Result<Outcome> run(const RandomLayer& layer, const StreamPlan& plan, int repeats = 1) {
   FEWBIT_TRY(device::Stream stream, device::Stream::create());
-  FEWBIT_TRY(
-      const DeviceWeights weights,
-      prepare_weights(layer.format, layer.shape,
-                      {layer.codes, layer.scales, &layer.globals, false, layer.biases}, stream));
+  FEWBIT_TRY(const DeviceWeights weights,
+             prepare_weights(layer.format, layer.shape, host_experts(layer), stream));
   FEWBIT_TRY(const DeviceCall call,
              make_call(plan, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
                        stream));
@@ -97,10 +122,8 @@ inline Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& c
                                    int repeats = 1, int item_rows = 0) {
   FEWBIT_TRY(const GroupedPlan plan, plan_grouped(layer.shape, card, item_rows));
   FEWBIT_TRY(device::Stream stream, device::Stream::create());
-  FEWBIT_TRY(
-      const DeviceWeights weights,
-      prepare_weights(layer.format, layer.shape,
-                      {layer.codes, layer.scales, &layer.globals, false, layer.biases}, stream));
+  FEWBIT_TRY(const DeviceWeights weights,
+             prepare_weights(layer.format, layer.shape, host_experts(layer), stream));
   StreamPlan sizes;  // of the buffers that a call has in any case
   sizes.tokens = plan.tokens;
   sizes.fc1.depth = plan.hidden;
@@ -151,7 +174,7 @@ inline std::vector<RuleCase> rule_cases() {
 
 // A layer of a rule; with a map, ids are those of twice as many experts, half of them elsewhere,
 // and some outside.
-inline RandomLayer layer_of(F4Format format, StreamShape shape, const RuleCase& c) {
+inline RandomLayer layer_of(CellFormat format, StreamShape shape, const RuleCase& c) {
   shape.gated = f4_gated(c.rule.activation);
   shape.plain = is_plain(c.rule) && !c.biases;
   RandomLayer layer = random_layer(format, shape, 11);

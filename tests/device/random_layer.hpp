@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A MoE layer of random f4_e2m1 experts with its exact product, for tests and benchmarks on a GPU.
+// A MoE layer of random experts with its exact product, for tests and benchmarks on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,19 @@ inline std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// k that share a scale, where nothing else is asked for.
+inline std::int64_t usual_group(const CellFormat& format) {
+  if (format.kind == CellKind::int4) return format.int4.scale_cells == 4 ? 128 : 32;
+  return format.kind == CellKind::nvfp4 ? 16 : 32;
+}
+
 struct RandomLayer {
-  F4Format format = F4Format::e4m3_k16;
+  CellFormat format = nvfp4_cells;
   StreamShape shape;
-  int group = 16;
+  std::int64_t group = 16;              // 0: a row
   std::vector<std::uint8_t> codes[3];   // gate, up, down: [experts, n, k/2]
-  std::vector<std::uint8_t> scales[3];  // [experts, n, k/group]
+  std::vector<std::uint8_t> scales[3];  // [experts, n, groups] of one or two bytes
+  std::vector<std::uint8_t> zeros[3];   // [experts, n, groups] or none
   std::vector<float> globals;           // [experts, 3]
   std::vector<std::uint16_t> x;         // bf16 [tokens, hidden]
   std::vector<std::int32_t> ids;        // [tokens, top_k]
@@ -54,8 +61,21 @@ struct RandomLayer {
   std::int64_t depth(int matrix) const {
     return matrix == 2 ? shape.intermediate_size : shape.hidden_size;
   }
-  double scale_value(std::uint8_t byte) const {
-    return format == F4Format::e4m3_k16 ? f8_e4m3_to_f32(byte) : f8_e8m0_to_f32(byte);
+  std::int64_t groups(int matrix) const {
+    return group == 0 ? 1 : (depth(matrix) + group - 1) / group;
+  }
+  double scale_value(int matrix, std::int64_t i) const {
+    const auto at = static_cast<std::size_t>(i);
+    if (format.kind == CellKind::nvfp4) return f8_e4m3_to_f32(scales[matrix][at]);
+    if (format.kind == CellKind::mxfp4) return f8_e8m0_to_f32(scales[matrix][at]);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, scales[matrix].data() + 2 * at, sizeof(bits));
+    return format.f16_scales ? f16_to_f32(bits) : bf16_to_f32(bits);
+  }
+  // Of a code in group i.
+  double code_value(int matrix, std::int64_t i, std::uint8_t code) const {
+    if (format.kind != CellKind::int4) return f4_e2m1_to_f32(code);
+    return code - (zeros[matrix].empty() ? 8 : zeros[matrix][static_cast<std::size_t>(i)]);
   }
   // sum and sum of sizes of row n of an expert's matrix times a vector.
   struct Dot {
@@ -65,22 +85,24 @@ struct RandomLayer {
   Dot dot(int matrix, std::int64_t expert, std::int64_t n, const std::vector<double>& right) const {
     const std::int64_t row = expert * rows(matrix) + n;
     const std::uint8_t* code = codes[matrix].data() + row * (depth(matrix) / 2);
-    const std::uint8_t* scale = scales[matrix].data() + row * (depth(matrix) / group);
     const double global = double{globals[static_cast<std::size_t>(expert * 3 + matrix)]};
-    double value[16];
-    for (std::uint8_t c = 0; c < 16; ++c) value[c] = f4_e2m1_to_f32(c);
+    const std::int64_t size_of_group = group == 0 ? depth(matrix) : group;
     Dot dot;
-    for (std::int64_t g = 0; g < depth(matrix) / group; ++g) {
+    for (std::int64_t g = 0; g < groups(matrix); ++g) {
+      const std::int64_t i = row * groups(matrix) + g;
+      double value[16];
+      for (std::uint8_t c = 0; c < 16; ++c) value[c] = code_value(matrix, i, c);
       double sum = 0;
       double size = 0;
-      for (std::int64_t k = g * group; k < (g + 1) * group; k += 2) {
+      const std::int64_t end = std::min((g + 1) * size_of_group, depth(matrix));
+      for (std::int64_t k = g * size_of_group; k < end; k += 2) {
         const std::uint8_t byte = code[k / 2];
         const double low = value[byte & 15] * right[static_cast<std::size_t>(k)];
         const double high = value[byte >> 4] * right[static_cast<std::size_t>(k + 1)];
         sum += low + high;
         size += std::abs(low) + std::abs(high);
       }
-      const double factor = scale_value(scale[g]) * global;
+      const double factor = scale_value(matrix, i) * global;
       dot.sum += sum * factor;
       dot.size += size * std::abs(factor);
     }
@@ -88,25 +110,46 @@ struct RandomLayer {
   }
 };
 
+// 0.002 to 0.03 of either sign; one in eight any 16 bits of at most that size, as subnormals and 0.
+inline std::uint16_t random_scale(const CellFormat& format, std::uint64_t r) {
+  const float value = 0.002F + 0.028F * static_cast<float>(r % 4096) / 4096;
+  const auto from_f32 = format.f16_scales ? f32_to_f16 : f32_to_bf16;
+  std::uint16_t bits = from_f32(value);
+  if ((r >> 32 & 7) == 0) bits = static_cast<std::uint16_t>((r >> 40) % (bits + 1U));
+  return static_cast<std::uint16_t>(bits | (r >> 20 & 1) << 15);
+}
+
 // Every code; scales of both signs of exponent, with zeros and subnormals (and negative ones where
 // the format has them) among them.
-inline RandomLayer random_layer(F4Format format, const StreamShape& shape, std::uint64_t seed) {
+inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std::uint64_t seed,
+                                std::int64_t group = -1) {
   RandomLayer layer;
   layer.format = format;
   layer.shape = shape;
-  layer.group = format == F4Format::e4m3_k16 ? 16 : 32;
+  layer.shape.scaled_sums = format.scaled_sums();
+  layer.group = group < 0 ? usual_group(format) : group;
   for (int m = 0; m < 3; ++m) {
-    const auto count = static_cast<std::size_t>(shape.experts * layer.rows(m) * layer.depth(m));
-    layer.codes[m].resize(count / 2);
-    layer.scales[m].resize(count / static_cast<std::size_t>(layer.group));
+    const std::int64_t rows = shape.experts * layer.rows(m);
+    const auto grid = static_cast<std::size_t>(rows * layer.groups(m));
+    layer.codes[m].resize(static_cast<std::size_t>(rows * layer.depth(m)) / 2);
+    layer.scales[m].resize(format.kind == CellKind::int4 ? 2 * grid : grid);
     for (std::size_t i = 0; i < layer.codes[m].size(); i += 8) {
       const std::uint64_t r = next_random(seed);
       std::memcpy(layer.codes[m].data() + i, &r,
                   std::min<std::size_t>(8, layer.codes[m].size() - i));
     }
+    if (format.kind == CellKind::int4) {
+      for (std::size_t i = 0; i < grid; ++i) {
+        const std::uint64_t r = next_random(seed);
+        const std::uint16_t scale = random_scale(format, r);
+        std::memcpy(layer.scales[m].data() + 2 * i, &scale, sizeof(scale));
+        if (format.int4.zeros) layer.zeros[m].push_back(static_cast<std::uint8_t>(r >> 50 & 15));
+      }
+      continue;
+    }
     for (std::uint8_t& s : layer.scales[m]) {
       const std::uint64_t r = next_random(seed);
-      if (format == F4Format::e4m3_k16) {
+      if (format.kind == CellKind::nvfp4) {
         s = static_cast<std::uint8_t>(0x28 + r % 32);  // 2^-2 … 2^2
         if (r >> 32 & 7) continue;
         s = static_cast<std::uint8_t>(r >> 40);
@@ -117,10 +160,10 @@ inline RandomLayer random_layer(F4Format format, const StreamShape& shape, std::
     }
   }
   for (std::int64_t e = 0; e < shape.experts * 3; ++e) {
-    layer.globals.push_back(format == F4Format::e4m3_k16
-                                ? 0.004F +
-                                      0.01F * static_cast<float>(next_random(seed) % 1000) / 1000
-                                : 0.03125F);
+    const float part = static_cast<float>(next_random(seed) % 1000) / 1000;
+    layer.globals.push_back(format.kind == CellKind::nvfp4   ? 0.004F + 0.01F * part
+                            : format.kind == CellKind::mxfp4 ? 0.03125F
+                                                             : 0.5F + part);
   }
   for (std::int64_t i = 0; i < shape.tokens * shape.hidden_size; ++i) {
     const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;

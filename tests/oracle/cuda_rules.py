@@ -6,6 +6,10 @@ an expert), 8 for each route, 12 for each expert, 8 tokens' activations in 16 bi
 both k in whole cells of 32, two tiles of sums of 1 KiB for each of 16 warps where warps share rows, and
 for each warp two slots of a cell (512 bytes of codes, and the scales of 16 rows of gate and of up)
 or, before that, a count of two bytes for each expert. 4 KiB stay free.
+
+Of int4 a slot is four cells, whose 32 rows have 16-bit scales, and a byte of zero point where there
+are any, for all 128 k or for every 32; k are filled up to 128. Where sharing warps leave no room for
+it they share no rows.
 """
 CARDS = {"sm_75": (64, 40), "sm_80": (163, 108), "sm_86": (99, 82), "sm_89": (99, 128),
          "sm_90": (227, 132), "sm_100": (227, 148), "sm_120": (99, 170), "sm_121": (99, 48)}
@@ -19,8 +23,13 @@ def up(size, multiple):
 def bytes_needed(x, tokens, sums):
     routes = tokens * x.top_k
     items = min(routes, x.experts + routes // 8)
-    cells = up(max(x.hidden, x.inter), 32) // 32
-    cell = 512 + 2 * 16 * (32 // x.group)
+    whole = 128 if x.integer else 32
+    cells = up(max(x.hidden, x.inter), whole) // 32
+    if x.integer:
+        headers = 1 if x.group % 128 == 0 else 4
+        cell = 4 * 512 + headers * 32 * (3 if x.zeros else 2)
+    else:
+        cell = 512 + 2 * 16 * (32 // x.group)
     parts = [16 * items, 8 * routes, 12 * x.experts, 512 * cells, 2 * WARPS * 1024 * sums]
     return sum(up(part, 128) for part in parts) + max(2 * WARPS * cell, 2 * WARPS * x.experts)
 
@@ -37,6 +46,6 @@ def verdict(x, tokens):
     if all(fits):
         return "fits"
     if any(fits):
-        return None
+        return "fits" if x.integer else None
     return (f"hidden_size {x.hidden} and intermediate_size {x.inter} need more than the shared "
             f"memory of one thread block, {available} bytes")

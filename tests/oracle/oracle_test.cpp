@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/cuda_moe/plan.hpp"
+#include "backends/cuda_moe/weight_cells.hpp"
 #include "fewbit/selection.hpp"
 #include "paths.hpp"
 #include "select/problem_list.hpp"
@@ -154,9 +155,12 @@ TEST(Oracle, TheCudaKernelFitsWhereItsTableSays) {
     const auto problem = find_problem(problems(), name);
     const auto device = describe_device(on);
     ASSERT_TRUE(problem && device);
-    const bool nvfp4 = problem->gate_up.scale->dtype == DType::f8_e4m3;
+    Scheme scheme = problem->gate_up;
+    scheme.act_order = ActOrder::none;  // the sizes alone count here
+    const auto format = cuda::cells_of(scheme);
+    ASSERT_TRUE(format);
     const auto plan = cuda::plan_stream(
-        nvfp4 ? cuda::F4Format::e4m3_k16 : cuda::F4Format::e8m0_k32,
+        *format,
         {.tokens = std::stoll(tokens),
          .top_k = problem->top_k,
          .experts = problem->num_experts,

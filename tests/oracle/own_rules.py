@@ -4,7 +4,8 @@
 The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
 size, 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
-backend takes NVFP4 and MXFP4 in whole groups on cards of compute capability 9.0, with biases.
+backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, and
+int4 in groups of a multiple of 32 or whole rows, not with act-order in groups.
 """
 from cuda_rules import verdict
 from needs import Needs
@@ -55,13 +56,22 @@ def own_cpu(level, x):
 
 def own_cuda(x):
     need = Needs(x).cuda((90, 90))
-    if x.key not in ("nvfp4", "mxfp4"):
+    int4 = x.integer and x.key != "int8"
+    if int4 and (x.group % 32 or x.ordered and x.group):
+        for which in ("gate and up", "down"):
+            if x.group % 32:
+                need.add("weight", f"{which} in groups of a multiple of 32", x.group)
+            if x.ordered and x.group:
+                need.add("weight", f"{which} without act-order in groups", "act-order")
+        return need
+    if not int4 and x.key not in ("nvfp4", "mxfp4"):
         for which in ("gate and up", "down"):
             need.add("weight", f"{which} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
-                     "a group of 32", scheme_words(x, x.name.split("/")[1]))
+                     "a group of 32, or in int4 with scales", scheme_words(x, x.name.split("/")[1]))
         return need
-    need.both(x.group)
-    if x.sm == 90 and not (x.inter % x.group or x.hidden % x.group):
+    whole = 16 if int4 else x.group
+    need.both(whole)
+    if x.sm == 90 and not (x.inter % whole or x.hidden % whole):
         fits = verdict(x, 1)
         assert fits is not None
         grouped = not (x.inter % 64 or x.hidden % 64) and x.function in ("silu", "swigluoai")

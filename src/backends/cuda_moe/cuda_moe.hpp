@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MoE layers of f4_e2m1 experts on a CUDA device, in the steps of a backend.
+// MoE layers of f4_e2m1 and int4 experts on a CUDA device, in the steps of a backend.
 #pragma once
 
 #include "backends/cuda_moe/grouped_plan.hpp"
@@ -15,7 +15,7 @@ namespace cuda {
 std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device);
 
 // The kernels' words for a layer that was not refused.
-F4Format format_of(const MoeProblem& problem);
+CellFormat format_of(const MoeProblem& problem);
 MoeF4Rule rule_of(const MoeProblem& problem);
 StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens);
 // Of the halves of fc1 and fc2.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace fewbit::cuda {
 namespace {
@@ -12,18 +13,81 @@ const std::uint8_t* bytes_of(const Tensor& tensor) {
   return reinterpret_cast<const std::uint8_t*>(tensor.view.bytes.data());
 }
 
+// Which matrix has a half's rows, and from which row on.
+struct HalfRows {
+  const QuantizedTensor& tensor;
+  std::int64_t first;
+};
+HalfRows rows_of(const ExpertWeights& expert, int matrix, int half, std::int64_t rows) {
+  if (matrix == 1) return {expert.down, half * rows};
+  if (!expert.gate) return {expert.up, half * rows};
+  return {half == 0 ? *expert.gate : expert.up, 0};
+}
+
+std::int32_t zero_at(const Tensor& zeros, std::int64_t i) {
+  const std::byte* bytes = zeros.view.bytes.data();
+  if (zeros.view.dtype == DType::i8) return static_cast<std::int8_t>(bytes[i]);
+  if (zeros.view.dtype == DType::u8) return static_cast<std::uint8_t>(bytes[i]);
+  std::int32_t value = 0;
+  std::memcpy(&value, bytes + 4 * i, sizeof(value));
+  return value;
+}
+
+Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std::int64_t first,
+                                             std::int64_t count) {
+  const std::int32_t smallest = tensor.scheme.weight == DType::i4 ? -8 : 0;
+  std::vector<std::uint8_t> out;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int64_t zero = std::int64_t{zero_at(tensor.zero_points, i)} - smallest;
+    if (zero < 0 || zero > 127) {
+      return Error{ErrorCode::unsupported,
+                   fmt::format("zero point {}, expected {} to {}", zero + smallest, smallest,
+                               127 + smallest),
+                   ""};
+    }
+    out.push_back(static_cast<std::uint8_t>(zero));
+  }
+  return out;
+}
+
 }  // namespace
+
+Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert,
+                                int matrix) {
+  const Dims half = matrix == 0 ? half1(problem) : half2(problem);
+  const Scheme& scheme = matrix == 0 ? problem.gate_up : problem.down;
+  Int4Parts parts;
+  CudaInt4Source& source = parts.source;
+  source.rows = half.n;
+  source.depth = half.k;
+  source.group = scheme.scale->granularity.cols;
+  source.flipped_bit = scheme.weight == DType::i4 ? 8 : 0;
+  const auto count = static_cast<std::size_t>(half.n * source.groups());
+  for (int h = 0; h < 2; ++h) {
+    const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
+    if (!tensor.offsets.empty()) {
+      return Error{ErrorCode::unsupported, "offsets beside int4 codes", problem.where};
+    }
+    source.codes[h] = bytes_of(tensor.codes) + row * (half.k / 2);
+    parts.scales[h].resize(count);
+    std::memcpy(parts.scales[h].data(), bytes_of(tensor.scales) + 2 * row * source.groups(),
+                2 * count);
+    source.scales[h] = parts.scales[h].data();
+    if (!scheme.zero_points) continue;
+    auto zeros = zero_bytes(tensor, row * source.groups(), std::ssize(parts.scales[h]));
+    if (!zeros) return Error{zeros.error().code, zeros.error().what, problem.where};
+    parts.zeros[h] = *std::move(zeros);
+    source.zeros[h] = parts.zeros[h].data();
+  }
+  return parts;
+}
 
 CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
   const Dims half = matrix == 0 ? half1(problem) : half2(problem);
-  const std::int64_t group = format_of(problem) == F4Format::e4m3_k16 ? 16 : 32;
-  const bool two = matrix == 0 && expert.gate.has_value();
+  const std::int64_t group = format_of(problem).kind == CellKind::nvfp4 ? 16 : 32;
   CudaF4Source from{.rows = half.n, .depth = half.k};
   for (int h = 0; h < 2; ++h) {
-    const QuantizedTensor& tensor = matrix == 1     ? expert.down
-                                    : two && h == 0 ? *expert.gate
-                                                    : expert.up;
-    const std::int64_t row = two ? 0 : h * half.n;
+    const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
     from.codes[h] = bytes_of(tensor.codes) + row * (half.k / 2);
     from.scales[h] = bytes_of(tensor.scales) + row * (half.k / group);
   }
@@ -75,7 +139,7 @@ ScaleRange scale_range(const ExpertWeights& expert) {
 }
 
 bool grouped_takes(const MoeProblem& problem, const ScaleRange& range) {
-  if (format_of(problem) == F4Format::e4m3_k16) return true;
+  if (format_of(problem).kind != CellKind::mxfp4) return true;
   return range.most == 0 || (range.least >= grouped_least_e8m0 && range.most <= grouped_most_e8m0);
 }
 

@@ -7,11 +7,21 @@
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "layout/cuda_f4_pack.hpp"
+#include "layout/cuda_int4_pack.hpp"
 
 namespace fewbit::cuda {
 
 // Rows of fc1 (matrix 0: gate and up; without a gate both halves of up) or of both halves of down.
 CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
+
+// The same of int4 matrices, with their scales and zero points in memory of its own. Errors
+// unsupported: offsets; a zero point that isn't 0 to 127 from the smallest code.
+struct Int4Parts {
+  CudaInt4Source source;
+  std::vector<std::uint16_t> scales[2];
+  std::vector<std::uint8_t> zeros[2];
+};
+Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
 
 // Gate (without one: up), up, down.
 std::array<float, 3> globals_of(const ExpertWeights& expert);

@@ -57,7 +57,7 @@ std::int64_t from_routes(std::int64_t hidden_size) {
 int grouped_item_width(const StreamShape& shape) {
   const std::int64_t routes = shape.tokens * shape.top_k;
   if (routes < 20 * shape.experts) return 32;
-  return routes < 40 * shape.experts ? 64 : grouped_item_rows;
+  return routes < 40 * shape.experts || shape.scaled_sums ? 64 : grouped_item_rows;
 }
 
 Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card, int item_rows) {

@@ -6,17 +6,11 @@
 
 #include "backends/cuda_moe/expert_parts.hpp"
 #include "backends/cuda_moe/prepared.hpp"
+#include "backends/cuda_moe/weight_cells.hpp"
 #include "kernels/cuda/pack_f4.hpp"
-#include "layout/cuda_f4_cells.hpp"
 
 namespace fewbit::cuda {
 namespace {
-
-std::uint64_t packed_bytes(const MoeProblem& problem, Dims half) {
-  return static_cast<std::uint64_t>(format_of(problem) == F4Format::e4m3_k16
-                                        ? CudaF4Cells<16>::bytes(half)
-                                        : CudaF4Cells<32>::bytes(half));
-}
 
 // Fills a layer expert by expert, and then makes it.
 class Filler {
@@ -28,8 +22,9 @@ class Filler {
     FEWBIT_TRY(filler.scratch_, SharedScratch::get());
     const device::Stream& stream = filler.stream();
     const auto experts = static_cast<std::uint64_t>(problem.num_experts);
-    filler.bytes1_ = packed_bytes(problem, half1(problem));
-    filler.bytes2_ = packed_bytes(problem, half2(problem));
+    const CellFormat format = format_of(problem);
+    filler.bytes1_ = static_cast<std::uint64_t>(packed_bytes(format, half1(problem)));
+    filler.bytes2_ = static_cast<std::uint64_t>(packed_bytes(format, half2(problem)));
     FEWBIT_TRY(filler.weights_.gate_up, device::Buffer::allocate(experts * filler.bytes1_, stream));
     FEWBIT_TRY(filler.weights_.down, device::Buffer::allocate(experts * filler.bytes2_, stream));
     return filler;
@@ -76,7 +71,7 @@ class Filler {
     }
     FEWBIT_TRY(stream().synchronize());
     PreparedInfo info{.backend = "cuda_moe",
-                      .layout = "cuda_f4_cells",
+                      .layout = layout_name(format_of(problem_)),
                       .owned_bytes = weights_.gate_up.size() + weights_.down.size()};
     const std::shared_ptr<SharedScratch> scratch = scratch_;
     auto moe = std::make_unique<Moe>(problem_, card_, scratch_, std::move(weights_), grouped_,
@@ -115,8 +110,14 @@ class ExpertPacker {
       : problem_(problem), stream_(stream) {}
 
   Result<void> pack(const ExpertWeights& expert, int matrix, std::byte* to) {
+    return format_of(problem_).kind == CellKind::int4 ? pack_int4(expert, matrix, to)
+                                                      : pack_f4(expert, matrix, to);
+  }
+
+ private:
+  Result<void> pack_f4(const ExpertWeights& expert, int matrix, std::byte* to) {
     const Dims half = matrix == 0 ? half1(problem_) : half2(problem_);
-    const std::int64_t group = format_of(problem_) == F4Format::e4m3_k16 ? 16 : 32;
+    const std::int64_t group = format_of(problem_).kind == CellKind::nvfp4 ? 16 : 32;
     const CudaF4Source from = source_of(problem_, expert, matrix);
     const auto codes = static_cast<std::size_t>(half.n * half.k / 2);
     const auto scales = static_cast<std::size_t>(half.n * (half.k / group));
@@ -133,7 +134,25 @@ class ExpertPacker {
                          problem_.where + ", packing an expert");
   }
 
- private:
+  Result<void> pack_int4(const ExpertWeights& expert, int matrix, std::byte* to) {
+    FEWBIT_TRY(Int4Parts parts, int4_parts_of(problem_, expert, matrix));
+    CudaInt4Source& from = parts.source;
+    const auto codes = static_cast<std::size_t>(from.rows * (from.depth / 2));
+    for (int h = 0; h < 2; ++h) {
+      auto& memory = memory_[matrix];
+      FEWBIT_TRY(from.codes[h], copy(from.codes[h], codes, memory[h]));
+      FEWBIT_TRY(const std::uint8_t* const scales,
+                 copy(reinterpret_cast<const std::uint8_t*>(parts.scales[h].data()),
+                      2 * parts.scales[h].size(), memory[2 + h]));
+      from.scales[h] = reinterpret_cast<const std::uint16_t*>(scales);
+      if (parts.zeros[h].empty()) continue;
+      FEWBIT_TRY(from.zeros[h], copy(parts.zeros[h].data(), parts.zeros[h].size(), memory[4 + h]));
+    }
+    const PackInt4Args args{.first = from, .count = 1, .to = reinterpret_cast<std::uint8_t*>(to)};
+    return device::check(launch_pack_int4(format_of(problem_).int4, args, stream_.handle()),
+                         problem_.where + ", packing an expert");
+  }
+
   Result<const std::uint8_t*> copy(const std::uint8_t* from, std::size_t bytes,
                                    device::Buffer& to) const {
     if (to.size() < bytes) {
@@ -145,7 +164,7 @@ class ExpertPacker {
 
   const MoeProblem& problem_;
   const device::Stream& stream_;
-  device::Buffer memory_[2][4];
+  device::Buffer memory_[2][6];
 };
 
 }  // namespace
@@ -170,9 +189,12 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const M
     if (problem.biases) {
       std::memcpy(biases.data(), share("biases").data(), biases.size() * sizeof(float));
     }
-    filler.add(globals, biases,
-               {.least = static_cast<std::uint8_t>(share("scale_range")[0]),
-                .most = static_cast<std::uint8_t>(share("scale_range")[1])});
+    ScaleRange range;
+    if (format_of(problem).kind != CellKind::int4) {
+      range = {.least = static_cast<std::uint8_t>(share("scale_range")[0]),
+               .most = static_cast<std::uint8_t>(share("scale_range")[1])};
+    }
+    filler.add(globals, biases, range);
   }
   return filler.finish();
 }
@@ -189,7 +211,8 @@ Result<std::unique_ptr<PreparedMoe>> prepare_on_device(const MoeProblem& problem
     if (problem.biases) {
       FEWBIT_TRY(biases, biases_of(problem, expert));
     }
-    filler.add(globals_of(expert), biases, scale_range(expert));
+    const bool f4 = format_of(problem).kind != CellKind::int4;
+    filler.add(globals_of(expert), biases, f4 ? scale_range(expert) : ScaleRange{});
   }
   return filler.finish();
 }

@@ -17,25 +17,27 @@ constexpr std::int64_t max_experts = 1024;
 // Of shared memory, for barriers and the like.
 constexpr std::int64_t fixed_bytes = 4096;
 
-int cell_bytes(F4Format format) {
-  return static_cast<int>(format == F4Format::e4m3_k16 ? CudaF4Cells<16>::cell_bytes
-                                                       : CudaF4Cells<32>::cell_bytes);
-}
+static_assert(nvfp4_cells.cell_bytes() == CudaF4Cells<16>::cell_bytes);
+static_assert(mxfp4_cells.cell_bytes() == CudaF4Cells<32>::cell_bytes);
 
 // Units of a matrix whose halves have that many rows.
 std::int64_t units_of(std::int64_t rows) { return ceil_div(rows, std::int64_t{16}); }
 
-StreamMatrix matrix(F4Format format, Dims half, int split, int most_piece_cells) {
+StreamMatrix matrix(const CellFormat& format, Dims half, int split, int most_piece_cells) {
   StreamMatrix m;
   m.rows_half = static_cast<int>(half.n);
   m.depth = static_cast<int>(half.k);
   m.units = static_cast<int>(units_of(half.n));
-  m.cells = static_cast<int>(ceil_div(half.k, std::int64_t{32}));
+  // Warps share whole runs of cells that have scales in common.
+  const int run = format.cell_multiple();
+  const int runs = static_cast<int>(ceil_div(half.k, std::int64_t{32} * run));
+  m.cells = runs * run;
   m.split = split;
-  while (m.split > m.cells) m.split /= 2;
-  m.warp_cells = ceil_div(m.cells, m.split);
+  while (m.split > runs) m.split /= 2;
+  m.warp_cells = ceil_div(runs, m.split) * run;
   m.piece_cells = std::min(m.warp_cells, most_piece_cells);
-  m.expert_bytes = static_cast<long long>(m.units) * m.cells * cell_bytes(format);
+  m.cell_bytes = format.cell_bytes();
+  m.expert_bytes = static_cast<long long>(m.units) * m.cells * m.cell_bytes;
   return m;
 }
 
@@ -90,9 +92,10 @@ double expected_experts(const StreamShape& shape) {
 
 // Up to 4 tokens an expert a second reading of the few that have more than 8 costs less than wider
 // tiles for all.
-int tiles_for(const StreamShape& shape) {
+int tiles_for(const CellFormat& format, const StreamShape& shape) {
   if (!shape.plain) return 1;
-  return 2 * shape.tokens * shape.top_k <= 9 * shape.experts || shape.tokens <= 8 ? 1 : 4;
+  if (2 * shape.tokens * shape.top_k <= 9 * shape.experts || shape.tokens <= 8) return 1;
+  return format.most_token_tiles();
 }
 
 Result<void> check_shape(const StreamShape& shape) {
@@ -154,8 +157,8 @@ int place_shared(StreamPlan& plan, std::int64_t available, int items) {
 
 // The first of these ways that leaves enough of a ring: room for two items at once, so that a block
 // does not stop between them, and whole pieces; down to pieces of one cell.
-bool fit(StreamPlan& plan, F4Format format, const StreamShape& shape, const StreamCard& card,
-         int split1, int split2) {
+bool fit(StreamPlan& plan, const CellFormat& format, const StreamShape& shape,
+         const StreamCard& card, int split1, int split2) {
   struct Way {
     int piece_cells, items, fewest_slots;
   };
@@ -166,9 +169,10 @@ bool fit(StreamPlan& plan, F4Format format, const StreamShape& shape, const Stre
   for (const Way& way : ways) {
     // Wider tiles aren't worth short pieces.
     if (plan.token_tiles > 1 && way.piece_cells < stream_piece_cells) return false;
+    if (way.piece_cells % format.cell_multiple() != 0) return false;
     plan.fc1 = matrix(format, half1, split1, way.piece_cells);
     plan.fc2 = matrix(format, half2, split2, way.piece_cells);
-    plan.slot_bytes = std::max(plan.fc1.piece_cells, plan.fc2.piece_cells) * cell_bytes(format);
+    plan.slot_bytes = std::max(plan.fc1.piece_cells, plan.fc2.piece_cells) * format.cell_bytes();
     const auto available = static_cast<std::int64_t>(card.shared_memory_bytes);
     if (place_shared(plan, available, way.items) >= way.fewest_slots) return true;
   }
@@ -177,8 +181,8 @@ bool fit(StreamPlan& plan, F4Format format, const StreamShape& shape, const Stre
 
 }  // namespace
 
-Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const StreamCard& card,
-                               const StreamChoice& choice) {
+Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shape,
+                               const StreamCard& card, const StreamChoice& choice) {
   if (Result<void> checked = check_shape(shape); !checked) return checked.error();
   StreamPlan plan;
   plan.tokens = static_cast<int>(shape.tokens);
@@ -197,8 +201,9 @@ Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const 
   const int split2 = choice.split2 != 0 ? choice.split2
                                         : split_of(measured_fc2, cells(shape.intermediate_size),
                                                    units_a_block(shape.hidden_size / 2));
-  for (int tiles = choice.token_tiles != 0 ? choice.token_tiles : tiles_for(shape); tiles >= 1;
-       tiles /= 2) {
+  for (int tiles = choice.token_tiles != 0 ? std::min(choice.token_tiles, format.most_token_tiles())
+                                           : tiles_for(format, shape);
+       tiles >= 1; tiles /= 2) {
     plan.token_tiles = tiles;
     const std::int64_t most = std::min(routes, shape.experts + routes / (8 * tiles));
     plan.max_items = static_cast<int>(most);
@@ -207,6 +212,10 @@ Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const 
     if (most * units * (plan.blocks + 1) >= std::int64_t{1} << 32) continue;
     plan.counters = plan.max_items + 2;
     if (fit(plan, format, shape, card, split1, split2)) return plan;
+    // Pieces that can't be shorter, without the room for sums.
+    if (tiles == 1 && format.cell_multiple() > 1 && fit(plan, format, shape, card, 1, 1)) {
+      return plan;
+    }
   }
   return Error{ErrorCode::unsupported,
                "hidden_size " + std::to_string(shape.hidden_size) + " and intermediate_size " +

@@ -17,7 +17,8 @@ struct StreamShape {
   std::int64_t intermediate_size = 0;
   bool gated = true;
   bool swiglu = true;
-  bool plain = true;  // is_plain() and no biases
+  bool plain = true;         // is_plain() and no biases
+  bool scaled_sums = false;  // of the weights' format
 
   // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.
   std::int64_t rows1() const { return gated ? intermediate_size : intermediate_size / 2; }
@@ -36,7 +37,7 @@ struct StreamChoice {
 };
 
 // Errors: unsupported (sizes that don't divide, or don't fit into shared memory: both numbers).
-Result<StreamPlan> plan_stream(F4Format format, const StreamShape& shape, const StreamCard& card,
-                               const StreamChoice& choice = {});
+Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shape,
+                               const StreamCard& card, const StreamChoice& choice = {});
 
 }  // namespace fewbit::cuda

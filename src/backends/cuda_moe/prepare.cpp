@@ -7,7 +7,7 @@
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/cuda_moe/expert_parts.hpp"
-#include "layout/cuda_f4_pack.hpp"
+#include "backends/cuda_moe/weight_cells.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -29,16 +29,66 @@ void pack_cells(const CudaF4Source& from, std::span<std::byte> to) {
   }
 }
 
+void pack_int4_cells(const CudaInt4Form& form, const CudaInt4Source& from,
+                     std::span<std::byte> to) {
+  const Dims half{.n = from.rows, .k = from.depth};
+  const std::int64_t cells = 4 * CudaInt4Form::quads(half);
+  std::byte* at = to.data();
+  for (std::int64_t unit = 0; unit < CudaInt4Form::units(half); ++unit) {
+    for (std::int64_t cell = 0; cell < cells; ++cell) {
+      for (int word = 0; word < 128; ++word) {
+        const std::uint32_t bits = cuda_int4_word(from, unit, cell, word);
+        std::memcpy(at + form.codes_at(cell) + 4 * word, &bits, sizeof(bits));
+      }
+      if (cell % form.scale_cells != 0) continue;
+      std::byte* const header = at + form.header_at(cell);
+      for (int i = 0; i < 32; ++i) {
+        const auto scale = cuda_int4_of_header(from, from.scales, unit, cell, i, std::uint16_t{0});
+        std::memcpy(header + 2 * i, &scale, sizeof(scale));
+        if (!form.zeros) continue;
+        header[64 + i] =
+            std::byte{cuda_int4_of_header(from, from.zeros, unit, cell, i, std::uint8_t{8})};
+      }
+    }
+    at += cells / 4 * form.quad_bytes();
+  }
+}
+
+Result<void> pack_matrix(const MoeProblem& problem, const ExpertWeights& expert, int matrix,
+                         std::span<std::byte> to) {
+  const CellFormat format = format_of(problem);
+  if (format.kind == CellKind::int4) {
+    FEWBIT_TRY(const Int4Parts parts, int4_parts_of(problem, expert, matrix));
+    pack_int4_cells(format.int4, parts.source, to);
+  } else if (format.kind == CellKind::nvfp4) {
+    pack_cells<CudaF4Cells<16>>(source_of(problem, expert, matrix), to);
+  } else {
+    pack_cells<CudaF4Cells<32>>(source_of(problem, expert, matrix), to);
+  }
+  return {};
+}
+
+const char* scale_format_of(const CellFormat& format) {
+  switch (format.kind) {
+    case CellKind::nvfp4:
+      return "s0e5m3";
+    case CellKind::mxfp4:
+      return "f8_e8m0";
+    case CellKind::int4:
+      break;
+  }
+  return format.f16_scales ? "f16" : "bf16";
+}
+
 Result<void> add_packed(MoePlan& plan, const MoeProblem& problem, const char* name,
                         const Scheme& scheme, Dims half) {
-  const bool e4m3 = format_of(problem) == F4Format::e4m3_k16;
-  const std::int64_t bytes = e4m3 ? CudaF4Cells<16>::bytes(half) : CudaF4Cells<32>::bytes(half);
+  const CellFormat format = format_of(problem);
   return plan.add({.name = name,
-                   .layout = "cuda_f4_cells",
-                   .scale_format = e4m3 ? "s0e5m3" : "f8_e8m0",
+                   .layout = layout_name(format),
+                   .scale_format = scale_format_of(format),
                    .source = scheme_text(scheme),
                    .dtype = DType::u8,
-                   .shape = {bytes}});
+                   .shape = {packed_bytes(format, half)}});
 }
 
 Result<void> add_small(MoePlan& plan, const MoeProblem& problem, const char* name, DType dtype,
@@ -62,7 +112,9 @@ Result<MoePlan> plan_moe(const MoeProblem& problem) {
   if (problem.biases) {
     FEWBIT_TRY(add_small(plan, problem, "biases", DType::f32, bias_count(problem)));
   }
-  FEWBIT_TRY(add_small(plan, problem, "scale_range", DType::u8, 2));
+  if (format_of(problem).kind != CellKind::int4) {
+    FEWBIT_TRY(add_small(plan, problem, "scale_range", DType::u8, 2));
+  }
   return plan;
 }
 
@@ -72,13 +124,7 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
     return to[static_cast<std::size_t>(plan.index(name))];
   };
   for (int matrix = 0; matrix < 2; ++matrix) {
-    const CudaF4Source from = source_of(problem, expert, matrix);
-    const auto target = span(matrix == 0 ? "gate_up" : "down");
-    if (format_of(problem) == F4Format::e4m3_k16) {
-      pack_cells<CudaF4Cells<16>>(from, target);
-    } else {
-      pack_cells<CudaF4Cells<32>>(from, target);
-    }
+    FEWBIT_TRY(pack_matrix(problem, expert, matrix, span(matrix == 0 ? "gate_up" : "down")));
   }
   const std::array<float, 3> globals = globals_of(expert);
   std::memcpy(span("global_scales").data(), globals.data(), sizeof(globals));
@@ -86,6 +132,7 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
     FEWBIT_TRY(const std::vector<float> biases, biases_of(problem, expert));
     std::memcpy(span("biases").data(), biases.data(), biases.size() * sizeof(float));
   }
+  if (format_of(problem).kind == CellKind::int4) return {};
   const ScaleRange range = scale_range(expert);
   span("scale_range")[0] = std::byte{range.least};
   span("scale_range")[1] = std::byte{range.most};

@@ -4,23 +4,14 @@
 #include <algorithm>
 
 #include "backends/cuda_moe/cuda_moe.hpp"
+#include "backends/cuda_moe/weight_cells.hpp"
 #include "core/device_info.hpp"
-#include "layout/cuda_f4_cells.hpp"
 
 namespace fewbit {
 namespace cuda {
 namespace {
 
 constexpr int built_capability = 90;
-
-bool is_f4(const Scheme& scheme, DType scale, std::int64_t group) {
-  return scheme.weight == DType::f4_e2m1 && scheme.scale && !scheme.ggml_type &&
-         scheme.scale->dtype == scale &&
-         scheme.scale->granularity == Granularity{.rows = 1, .cols = group} &&
-         !scheme.zero_points && !scheme.pre_quant_scale && scheme.act_order == ActOrder::none;
-}
-bool is_nvfp4(const Scheme& scheme) { return is_f4(scheme, DType::f8_e4m3, 16); }
-bool is_mxfp4(const Scheme& scheme) { return is_f4(scheme, DType::f8_e8m0, 32); }
 
 bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind != DeviceKind::cuda) {
@@ -34,31 +25,24 @@ bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
   return false;
 }
 
-bool check_weights(const MoeProblem& problem, std::vector<Refusal>& refusals) {
-  bool readable = true;
-  const std::pair<const char*, const Scheme*> matrices[] = {{"gate and up", &problem.gate_up},
-                                                            {"down", &problem.down}};
-  for (const auto& [which, scheme] : matrices) {
-    if (is_nvfp4(*scheme) || is_mxfp4(*scheme)) continue;
-    readable = false;
-    refusals.push_back({Reason::weight,
-                        fmt::format("{} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
-                                    "a group of 32",
-                                    which),
-                        scheme_text(*scheme)});
-  }
-  if (readable && is_nvfp4(problem.gate_up) != is_nvfp4(problem.down)) {
-    readable = false;
-    refusals.push_back({Reason::weight, "gate, up and down with scales of one kind",
-                        scheme_text(problem.gate_up) + " and " + scheme_text(problem.down)});
-  }
-  return readable;
+// The cells that both matrices have.
+std::optional<CellFormat> check_weights(const MoeProblem& problem, std::vector<Refusal>& refusals) {
+  weight_refusals("gate and up", problem.gate_up, refusals);
+  weight_refusals("down", problem.down, refusals);
+  const std::optional<CellFormat> first = cells_of(problem.gate_up);
+  const std::optional<CellFormat> second = cells_of(problem.down);
+  if (!first || !second) return std::nullopt;
+  if (*first == *second) return first;
+  refusals.push_back({Reason::weight, "gate, up and down with scales of one kind",
+                      scheme_text(problem.gate_up) + " and " + scheme_text(problem.down)});
+  return std::nullopt;
 }
 
 // Sizes that one of the kernels takes.
-void check_sizes(const MoeProblem& problem, const DeviceInfo& device, bool runs,
-                 std::vector<Refusal>& refusals) {
-  const std::int64_t group = is_nvfp4(problem.gate_up) ? 16 : 32;
+void check_sizes(const MoeProblem& problem, const CellFormat& format, const DeviceInfo& device,
+                 bool runs, std::vector<Refusal>& refusals) {
+  // Of int4 the last group may be cut.
+  const std::int64_t group = format.kind == CellKind::mxfp4 ? 32 : 16;
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"hidden_size", problem.hidden_size}, {"intermediate_size", problem.intermediate_size}};
   bool divisible = true;
@@ -89,8 +73,8 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
 
 }  // namespace
 
-F4Format format_of(const MoeProblem& problem) {
-  return is_nvfp4(problem.gate_up) ? F4Format::e4m3_k16 : F4Format::e8m0_k32;
+CellFormat format_of(const MoeProblem& problem) {
+  return cells_of(problem.gate_up).value_or(CellFormat{});
 }
 
 MoeF4Rule rule_of(const MoeProblem& problem) {
@@ -127,6 +111,7 @@ StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens) {
   shape.gated = f4_gated(rule.activation);
   shape.swiglu = rule.activation == F4Activation::swiglu;
   shape.plain = is_plain(rule) && !problem.biases;
+  shape.scaled_sums = format_of(problem).scaled_sums();
   return shape;
 }
 
@@ -140,12 +125,12 @@ Dims half2(const MoeProblem& problem) {
 std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device) {
   std::vector<Refusal> refusals;
   const bool runs = check_device(device, refusals);
-  const bool readable = check_weights(problem, refusals);
+  const std::optional<CellFormat> format = check_weights(problem, refusals);
   if (problem.activation_dtype != DType::bf16) {
     refusals.push_back(
         {Reason::dtype, "activations in bf16", std::string(dtype_name(problem.activation_dtype))});
   }
-  if (readable) check_sizes(problem, device, runs, refusals);
+  if (format) check_sizes(problem, *format, device, runs, refusals);
   return refusals;
 }
 
@@ -165,12 +150,11 @@ Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& prob
   return Error{ErrorCode::unsupported, "backend cuda_moe runs no dense layers", problem.where};
 }
 
-std::optional<std::uint64_t> packed_bytes(const Scheme& scheme, std::int64_t n, std::int64_t k) {
+std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, std::int64_t k) {
   if (n < 1 || k < 1) return std::nullopt;
-  const Dims half{.n = (n + 1) / 2, .k = k};
-  const std::int64_t bytes =
-      is_nvfp4(scheme) ? CudaF4Cells<16>::bytes(half) : CudaF4Cells<32>::bytes(half);
-  return static_cast<std::uint64_t>(bytes);
+  const std::optional<CellFormat> format = cells_of(scheme);
+  if (!format) return std::nullopt;
+  return static_cast<std::uint64_t>(packed_bytes(*format, {.n = (n + 1) / 2, .k = k}));
 }
 
 }  // namespace
@@ -179,8 +163,8 @@ std::optional<std::uint64_t> packed_bytes(const Scheme& scheme, std::int64_t n, 
 const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
-        "NVFP4 and MXFP4 experts on a CUDA device, every activation, biases; no dense layers",
-    .layout = "cuda_f4_cells",
+        "NVFP4, MXFP4 and INT4 experts on a CUDA device, every activation, biases; no dense layers",
+    .layout = "cuda_f4_cells, cuda_int4_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,
     .linear_refusals = cuda::linear_refusals,
@@ -191,7 +175,7 @@ const Backend cuda_moe_backend{
     .unpack_expert = nullptr,
     .prepare_linear = cuda::prepare_linear,
     .variant = cuda::variant,
-    .packed_bytes = cuda::packed_bytes,
+    .packed_bytes = cuda::matrix_bytes,
     .prepare_moe = cuda::prepare_on_device,
 };
 

@@ -72,9 +72,10 @@ struct CopyStream {
     const std::uint8_t* weights = matrix == 0 ? args.w13 : args.w2;
     from =
         weights + items[item].expert * m.expert_bytes +
-        (static_cast<long long>(unit - (item_end - m.units)) * m.cells + cell) * Format::cell_bytes;
-    left = cells * Format::cell_bytes;
-    piece = m.piece_cells * Format::cell_bytes;
+        static_cast<long long>(unit - (item_end - m.units)) * Format::bytes_of_cells(m, m.cells) +
+        Format::bytes_of_cells(m, cell);
+    left = Format::bytes_of_cells(m, cells);
+    piece = Format::bytes_of_cells(m, m.piece_cells);
   }
   __device__ __forceinline__ void enter_matrix() {
     const int warp = threadIdx.x / 32;

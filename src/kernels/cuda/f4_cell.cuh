@@ -12,8 +12,16 @@
 #pragma once
 
 #include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/moe_f4.hpp"
 
 namespace fewbit::cuda {
+
+// What a step of 64 k of the grouped products takes of a unit: where it goes, from the beginning of
+// the unit's room, and its size.
+struct StepPart {
+  int to;
+  int bytes;
+};
 
 // Four bf16 pairs of a lane: rows g, g+8, g, g+8 of an m16n8k16 operand.
 __device__ __forceinline__ void unpack_codes(std::uint32_t word, std::uint32_t (&pair)[4]) {
@@ -81,7 +89,21 @@ __device__ __forceinline__ void dequantize_cell(const uint4& codes, std::uint32_
 struct F4E4m3 {
   static constexpr int scale_bytes = 64;  // of a cell
   static constexpr int cell_bytes = 512 + scale_bytes;
+  static constexpr bool quads = false;
+  static constexpr bool scaled_sums = false;
   static constexpr bool scaled_activations = false;
+
+  static constexpr int most_cell_bytes = cell_bytes;
+  static __device__ __forceinline__ long long unit_bytes(const CellFormat& /*format*/, int depth) {
+    return depth / 32LL * cell_bytes;
+  }
+  static __device__ __forceinline__ StepPart part_of_step(const CellFormat& /*format*/,
+                                                          int /*step*/) {
+    return {0, 2 * cell_bytes};
+  }
+  static __device__ __forceinline__ int bytes_of_cells(const StreamMatrix& /*m*/, int cells) {
+    return cells * cell_bytes;
+  }
 
   static __device__ __forceinline__ int scale_at(int lane) { return lane / 2 * 4; }
 
@@ -133,7 +155,21 @@ struct F4E4m3 {
 struct F4E8m0 {
   static constexpr int scale_bytes = 32;
   static constexpr int cell_bytes = 512 + scale_bytes;
+  static constexpr bool quads = false;
+  static constexpr bool scaled_sums = false;
   static constexpr bool scaled_activations = true;
+
+  static constexpr int most_cell_bytes = cell_bytes;
+  static __device__ __forceinline__ long long unit_bytes(const CellFormat& /*format*/, int depth) {
+    return depth / 32LL * cell_bytes;
+  }
+  static __device__ __forceinline__ StepPart part_of_step(const CellFormat& /*format*/,
+                                                          int /*step*/) {
+    return {0, 2 * cell_bytes};
+  }
+  static __device__ __forceinline__ int bytes_of_cells(const StreamMatrix& /*m*/, int cells) {
+    return cells * cell_bytes;
+  }
 
   static __device__ __forceinline__ int scale_at(int lane) { return lane / 4 * 4; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused MoE layer over f4_e2m1 experts, for few tokens an expert: one launch.
+// Fused MoE layer over experts of low-bit weights, for few tokens an expert: one launch.
 //
 //   out[t] = sum over slots j of  weight[t,j] * (W2[e] act(W1[e] x[t] + b1[e]) + b2[e])
 //   e = expert of (t, j), through the map where there is one; products accumulated in f32, act
@@ -15,11 +15,31 @@
 
 #include "core/hd.hpp"
 #include "kernels/cuda/stream_plan.hpp"
+#include "layout/cuda_int4_cells.hpp"
 #include "moe/activation.hpp"
 
 namespace fewbit::cuda {
 
-enum class F4Format { e4m3_k16, e8m0_k32 };
+// How the weights of a layer lie in cells: e2m1 codes with an e4m3 scale for 16 k or an e8m0 scale
+// for 32 (layout cuda_f4_cells), or int4 codes with 16-bit scales (cuda_int4_cells).
+enum class CellKind { nvfp4, mxfp4, int4 };
+struct CellFormat {
+  CellKind kind = CellKind::nvfp4;
+  CudaInt4Form int4 = {};   // of int4
+  bool f16_scales = false;  // of int4; else bf16
+  bool operator==(const CellFormat&) const = default;
+
+  // Cells of 32 k come in multiples of so many.
+  constexpr int cell_multiple() const { return kind == CellKind::int4 ? 4 : 1; }
+  constexpr int cell_bytes() const {
+    return kind == CellKind::nvfp4 ? 576 : kind == CellKind::mxfp4 ? 544 : int4.quad_bytes() / 4;
+  }
+  // The kernels multiply scales into sums rather than into weights, and have fewer registers left.
+  constexpr bool scaled_sums() const { return kind == CellKind::int4; }
+  constexpr int most_token_tiles() const { return scaled_sums() ? 2 : 4; }
+};
+inline constexpr CellFormat nvfp4_cells{.kind = CellKind::nvfp4};
+inline constexpr CellFormat mxfp4_cells{.kind = CellKind::mxfp4};
 
 // swiglu: gate * sigmoid(alpha * gate) * (up + beta), which with 1 and 0 is silu(gate) * up.
 // relu2 has no gate: fc1's halves are the upper and the lower rows of up.
@@ -42,7 +62,7 @@ inline bool is_plain(const MoeF4Rule& rule) {
 
 // Device pointers, 16-byte aligned.
 struct MoeF4Args {
-  const std::uint8_t* w13 = nullptr;       // [experts] matrices of layout cuda_f4_cells: [gate; up]
+  const std::uint8_t* w13 = nullptr;       // [experts] matrices in the format's cells: [gate; up]
   const std::uint8_t* w2 = nullptr;        // [experts], down
   const float* global13 = nullptr;         // [experts, 2] gate, up; with f4_global_factor
   const float* global2 = nullptr;          // [experts]; likewise
@@ -58,16 +78,19 @@ struct MoeF4Args {
   float* products = nullptr;            // scratch, f32 [tokens * top_k, hidden]
   std::uint32_t* counters = nullptr;    // plan.counters zeros; every run leaves them zero
   MoeF4Rule rule;
+  CellFormat format;  // set by the launch
 };
 
 // What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7, or
 // sums times 2^-62.
-constexpr float f4_global_factor(F4Format format) {
-  return format == F4Format::e4m3_k16 ? 0x1p7F : 0x1p62F;
+constexpr float f4_global_factor(const CellFormat& format) {
+  if (format.kind == CellKind::int4) return 1.0F;
+  return format.kind == CellKind::nvfp4 ? 0x1p7F : 0x1p62F;
 }
 
 // Returns a cudaError_t; nothing is launched when it isn't 0. stream: a cudaStream_t. Biases, and
 // rules that aren't plain, are for plans of one token tile.
-int launch_moe_f4(F4Format format, const StreamPlan& plan, const MoeF4Args& args, void* stream);
+int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4Args& args,
+                  void* stream);
 
 }  // namespace fewbit::cuda

@@ -38,7 +38,11 @@ cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args,
     case 64:
       return launch_tiles<Format, 64>(plan, args, scratch, stream);
     case 128:
-      return launch_tiles<Format, 128>(plan, args, scratch, stream);
+      // Sums and their parts side by side are more than the registers.
+      if constexpr (!Format::scaled_sums) {
+        return launch_tiles<Format, 128>(plan, args, scratch, stream);
+      }
+      return cudaErrorInvalidValue;
     default:
       return cudaErrorInvalidValue;
   }
@@ -60,11 +64,20 @@ cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch
 
 }  // namespace
 
-int launch_moe_f4_grouped(F4Format format, const GroupedPlan& plan, const MoeF4Args& args,
+int launch_moe_f4_grouped(const CellFormat& format, const GroupedPlan& plan, const MoeF4Args& args,
                           void* scratch, void* stream) {
   auto* on = static_cast<cudaStream_t>(stream);
-  return format == F4Format::e4m3_k16 ? launch<F4E4m3>(plan, args, scratch, on)
-                                      : launch<F4E8m0>(plan, args, scratch, on);
+  MoeF4Args with = args;
+  with.format = format;
+  switch (format.kind) {
+    case CellKind::nvfp4:
+      return launch<F4E4m3>(plan, with, scratch, on);
+    case CellKind::mxfp4:
+      return launch<F4E8m0>(plan, with, scratch, on);
+    case CellKind::int4:
+      return launch<Int4Cells>(plan, with, scratch, on);
+  }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace fewbit::cuda

@@ -8,6 +8,7 @@
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/f4_cell.cuh"
 #include "kernels/cuda/grouped_rows.cuh"
+#include "kernels/cuda/int4_cell.cuh"
 #include "kernels/cuda/moe_f4_grouped.hpp"
 #include "kernels/cuda/warpgroup_product.cuh"
 
@@ -19,13 +20,13 @@ namespace fewbit::cuda {
 template <class Format, int rows>
 struct GroupedTile {
   static constexpr int item_rows = rows;
-  static constexpr int warpgroups = rows <= 32 ? 4 : 2;
+  static constexpr int warpgroups = rows > 32 ? 2 : Format::scaled_sums ? 3 : 4;
   static constexpr int width = rows <= 32 ? 16 : rows / 4;  // products are 1 to 4 times as wide
   static constexpr int units = 4 * warpgroups;              // a warp each
   static constexpr int threads = (warpgroups + 1) * 128;
-  static constexpr int registers = rows <= 32 ? 112 : 240;
+  static constexpr int registers = warpgroups == 4 ? 112 : warpgroups == 3 ? 160 : 240;
   static constexpr int rows_bytes = item_rows * 128;
-  static constexpr int unit_bytes = 2 * Format::cell_bytes;  // of a step of 64 k
+  static constexpr int unit_bytes = 2 * Format::most_cell_bytes;  // of a step of 64 k
   static constexpr int stage_bytes = (rows_bytes + units * unit_bytes + 1023) / 1024 * 1024;
 };
 
@@ -38,7 +39,7 @@ struct GroupedBarriers {
 struct GroupedMatrix {
   const std::uint8_t* weights;
   const std::uint8_t* rows;  // images of the items
-  long long expert_bytes;
+  long long unit_bytes;
   int depth;
   int units;
 };
@@ -56,7 +57,7 @@ struct RingStage {
 
 // The copying warp: lane u brings unit u of the tile, the next one the activations.
 template <class Format, class Tile>
-__device__ void copy_tiles(const GroupedPlan& plan, const GroupedMatrix& m,
+__device__ void copy_tiles(const CellFormat& format, const GroupedMatrix& m,
                            const GroupedItem* items, int tiles, int tile_rows,
                            GroupedBarriers& barriers, std::uint8_t* ring) {
   const int lane = threadIdx.x % 32;
@@ -68,19 +69,20 @@ __device__ void copy_tiles(const GroupedPlan& plan, const GroupedMatrix& m,
     const int units = min(Tile::units, m.units - first_unit);
     const std::uint32_t row_bytes = item.rows * 128;
     const std::uint8_t* weights =
-        m.weights + item.expert * m.expert_bytes +
-        static_cast<long long>(first_unit + lane) * (m.depth / 32) * Format::cell_bytes;
+        m.weights +
+        (static_cast<long long>(item.expert) * m.units + first_unit + lane) * m.unit_bytes;
     const std::uint8_t* rows = m.rows + 2LL * item.first_row * m.depth;
     for (int step = 0; step < m.depth / grouped_step; ++step) {
       const std::uint32_t full = shared_address(&barriers.full[place.stage]);
       const std::uint32_t to = shared_address(ring + place.stage * Tile::stage_bytes);
       barrier_wait(shared_address(&barriers.empty[place.stage]), place.parity ^ 1);
-      if (lane == 0) barrier_expect(full, row_bytes + units * Tile::unit_bytes);
+      const StepPart part = Format::part_of_step(format, step);
+      if (lane == 0) barrier_expect(full, row_bytes + units * part.bytes);
       __syncwarp();
       if (lane < units) {
-        bulk_copy(to + Tile::rows_bytes + lane * Tile::unit_bytes, weights, Tile::unit_bytes, full,
-                  policy);
-        weights += Tile::unit_bytes;
+        bulk_copy(to + Tile::rows_bytes + lane * Tile::unit_bytes + part.to, weights, part.bytes,
+                  full, policy);
+        weights += part.bytes;
       } else if (lane == Tile::units) {
         bulk_copy(to, rows, row_bytes, full);
         rows += row_bytes;
@@ -95,6 +97,23 @@ template <int columns>
 struct GroupedSums {
   float value[2][columns / 2];
 };
+
+// What was summed under the scales of a header.
+template <class Format, int columns>
+__device__ __forceinline__ void add_part(GroupedSums<columns>& sums, GroupedSums<columns>& part,
+                                         const typename Format::Header& header,
+                                         const CellFormat& format) {
+  float scale[2][2];
+  Format::scale_values(header, format, scale);
+  sums_ready(part.value[0]);
+  sums_ready(part.value[1]);
+#pragma unroll
+  for (int i = 0; i < columns; ++i) {
+    const int half = i / (columns / 2);
+    const int j = i % (columns / 2);
+    sums.value[half][j] = fmaf(scale[half][j / 2 % 2], part.value[half][j], sums.value[half][j]);
+  }
+}
 
 template <class Format, class Tile, int columns>
 __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int steps,
@@ -143,6 +162,69 @@ __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int st
   for (int i = 0; i < 8; ++i) operands_read(a[i / 4][i / 2 % 2][i % 2]);
   sums_ready(sums.value[0]);
   sums_ready(sums.value[1]);
+  if (lane == 0) barrier_arrive(shared_address(&barriers.empty[before]), 1);
+}
+
+// The same for formats whose scales are multiplied into sums: products of the cells that share
+// scales are summed apart. While they are on their way the next cell is dequantized.
+template <class Format, class Tile, int columns>
+__device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums, int steps,
+                                                     const CellFormat& format,
+                                                     GroupedBarriers& barriers, std::uint8_t* ring,
+                                                     RingStage& place) {
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  GroupedSums<columns> part;
+#pragma unroll
+  for (int i = 0; i < columns; ++i) {
+    sums.value[i / (columns / 2)][i % (columns / 2)] = 0.0F;
+    part.value[i / (columns / 2)][i % (columns / 2)] = 0.0F;
+  }
+  const int shared_cells = Format::scale_cells(format);
+  typename Format::Header header = {};
+  std::uint32_t a[2][2][2][4] = {};  // [cell][half][k16]
+  int before = -1;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    barrier_wait(shared_address(&barriers.full[place.stage]), place.parity);
+    const std::uint8_t* stage = ring + place.stage * Tile::stage_bytes;
+    const std::uint8_t* unit = stage + Tile::rows_bytes + warp * Tile::unit_bytes;
+    const std::uint64_t rows = swizzled_matrix(shared_address(stage));
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const bool fresh = ((2 * step + c) & (shared_cells - 1)) == 0;
+      typename Format::Header now = header;
+      if (fresh) now = Format::load_step_header(unit, c, lane, format);
+      Format::dequantize_step(unit, c, lane, format, now, a[c]);
+      if (fresh && step + c > 0) {
+        products_wait<0>();
+        add_part<Format, columns>(sums, part, header, format);
+      }
+      header = now;
+      products_fence();
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          WarpgroupProduct<columns>::add(part.value[half], a[c][half][k], rows + (2 * c + k) * 2,
+                                         k == 0 && fresh ? 0 : 1);
+        }
+      }
+      products_commit();
+      products_wait<1>();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) operands_read(a[c ^ 1][i / 2][i % 2]);
+      if (c == 0 && before >= 0 && lane == 0) {
+        barrier_arrive(shared_address(&barriers.empty[before]), 1);
+      }
+    }
+    before = place.stage;
+    place.next();
+  }
+  products_wait<0>();
+#pragma unroll
+  for (int i = 0; i < 8; ++i) operands_read(a[i / 4][i / 2 % 2][i % 2]);
+  add_part<Format, columns>(sums, part, header, format);
   if (lane == 0) barrier_arrive(shared_address(&barriers.empty[before]), 1);
 }
 
@@ -260,7 +342,12 @@ __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Arg
                                          void* scratch, GroupedBarriers& barriers,
                                          std::uint8_t* ring, RingStage& place) {
   GroupedSums<columns> sums;
-  multiply_tile<Format, Tile, columns>(sums, m.depth / grouped_step, barriers, ring, place);
+  if constexpr (Format::scaled_sums) {
+    multiply_scaled_tile<Format, Tile, columns>(sums, m.depth / grouped_step, args.format, barriers,
+                                                ring, place);
+  } else {
+    multiply_tile<Format, Tile, columns>(sums, m.depth / grouped_step, barriers, ring, place);
+  }
   if (unit >= m.units) return;
   const auto* row_weight = at<float>(scratch, plan.row_weight_at);
   if (first) {
@@ -292,14 +379,14 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   m.rows = at<std::uint8_t>(scratch, first ? plan.x_at : plan.activated_at);
   m.depth = first ? plan.hidden : plan.inner;
   m.units = first ? plan.units1 : plan.units2;
-  m.expert_bytes = static_cast<long long>(m.units) * (m.depth / 32) * Format::cell_bytes;
+  m.unit_bytes = Format::unit_bytes(args.format, m.depth);
   const auto* items = at<GroupedItem>(scratch, plan.items_at);
   const int tile_rows = (m.units + Tile::units - 1) / Tile::units;
   const int tiles = __ldg(at<int>(scratch, plan.items_count_at)) * tile_rows;
   if (warp >= Tile::units) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (warp == Tile::units) {
-      copy_tiles<Format, Tile>(plan, m, items, tiles, tile_rows, barriers, ring);
+      copy_tiles<Format, Tile>(args.format, m, items, tiles, tile_rows, barriers, ring);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::registers));
@@ -318,7 +405,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         run(std::integral_constant<int, wide>{});
       } else if (Tile::item_rows == 2 * wide || item.rows <= 2 * wide) {
         run(std::integral_constant<int, 2 * wide>{});
-      } else if (item.rows <= 3 * wide) {
+      } else if (!Format::scaled_sums && item.rows <= 3 * wide) {
         run(std::integral_constant<int, 3 * wide>{});
       } else {
         run(std::integral_constant<int, Tile::item_rows>{});

@@ -38,7 +38,8 @@ cudaError_t launch(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t s
     case 2:
       return launch_tiles<Format, 2, true>(plan, args, stream);
     case 4:
-      return launch_tiles<Format, 4, true>(plan, args, stream);
+      if constexpr (!Format::scaled_sums) return launch_tiles<Format, 4, true>(plan, args, stream);
+      return cudaErrorInvalidValue;
     default:
       return cudaErrorInvalidValue;
   }
@@ -46,10 +47,20 @@ cudaError_t launch(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t s
 
 }  // namespace
 
-int launch_moe_f4(F4Format format, const StreamPlan& plan, const MoeF4Args& args, void* stream) {
+int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4Args& args,
+                  void* stream) {
   auto* on = static_cast<cudaStream_t>(stream);
-  return format == F4Format::e4m3_k16 ? launch<F4E4m3>(plan, args, on)
-                                      : launch<F4E8m0>(plan, args, on);
+  MoeF4Args with = args;
+  with.format = format;
+  switch (format.kind) {
+    case CellKind::nvfp4:
+      return launch<F4E4m3>(plan, with, on);
+    case CellKind::mxfp4:
+      return launch<F4E8m0>(plan, with, on);
+    case CellKind::int4:
+      return launch<Int4Cells>(plan, with, on);
+  }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace fewbit::cuda

@@ -11,6 +11,7 @@
 #include "kernels/cuda/block_routing.cuh"
 #include "kernels/cuda/copy_stream.cuh"
 #include "kernels/cuda/f4_cell.cuh"
+#include "kernels/cuda/int4_cell.cuh"
 #include "kernels/cuda/moe_f4.hpp"
 #include "kernels/cuda/moe_f4_items.cuh"
 
@@ -107,7 +108,13 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
       const std::uint8_t* codes = copies.ring + place.slot * plan.slot_bytes;
       const std::uint8_t* rows = tokens + cell * 512;
       const int cells = min(m.piece_cells, end - cell);
-      if (cells == stream_piece_cells) {
+      if constexpr (Format::quads) {
+        if (args.format.int4.scale_cells == 4) {
+          run_quad<tiles, true>(sums, codes, rows, m.cells * 512, lane, args.format);
+        } else {
+          run_quad<tiles, false>(sums, codes, rows, m.cells * 512, lane, args.format);
+        }
+      } else if (cells == stream_piece_cells) {
         run_cells<Format, tiles, stream_piece_cells>(sums, codes, rows, m.cells * 512, lane);
       } else {
 #pragma unroll 1

@@ -40,12 +40,53 @@ cudaError_t launch(const PackF4Args& args, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+// One cell a block and step, with its header where it has one of its own or is the first of its
+// quad.
+__global__ void __launch_bounds__(threads) pack_int4(const __grid_constant__ CudaInt4Form form,
+                                                     const __grid_constant__ PackInt4Args args) {
+  const Dims half = {.n = args.first.rows, .k = args.first.depth};
+  const std::int64_t units = CudaInt4Form::units(half);
+  const std::int64_t cells = 4 * CudaInt4Form::quads(half);
+  for (std::int64_t c = blockIdx.x; c < args.count * units * cells; c += gridDim.x) {
+    const std::int64_t expert = c / (units * cells);
+    const std::int64_t unit = c / cells % units;
+    const std::int64_t cell = c % cells;
+    CudaInt4Source from = args.first;
+    for (int m = 0; m < 2; ++m) {
+      from.codes[m] += expert * args.codes_stride;
+      from.scales[m] += expert * args.scales_stride;
+      if (form.zeros) from.zeros[m] += expert * args.scales_stride;
+    }
+    std::uint8_t* to = args.to + (expert * units + unit) * (cells / 4) * form.quad_bytes();
+    const int i = static_cast<int>(threadIdx.x);
+    reinterpret_cast<std::uint32_t*>(to + form.codes_at(cell))[i] =
+        cuda_int4_word(from, unit, cell, i);
+    if (cell % form.scale_cells != 0 || i >= 32) continue;
+    std::uint8_t* header = to + form.header_at(cell);
+    reinterpret_cast<std::uint16_t*>(header)[i] =
+        cuda_int4_of_header(from, from.scales, unit, cell, i, std::uint16_t{0});
+    if (form.zeros) {
+      header[64 + i] = cuda_int4_of_header(from, from.zeros, unit, cell, i, std::uint8_t{8});
+    }
+  }
+}
+
 }  // namespace
 
-int launch_pack_f4(F4Format format, const PackF4Args& args, void* stream) {
+int launch_pack_int4(const CudaInt4Form& form, const PackInt4Args& args, void* stream) {
+  const Dims half = {.n = args.first.rows, .k = args.first.depth};
+  const std::int64_t cells = 4 * args.count * CudaInt4Form::units(half) * CudaInt4Form::quads(half);
+  const auto blocks = static_cast<unsigned>(cells < 4096 ? cells : 4096);
+  if (blocks != 0) {
+    pack_int4<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(form, args);
+  }
+  return cudaGetLastError();
+}
+
+int launch_pack_f4(CellFormat format, const PackF4Args& args, void* stream) {
   auto* on = static_cast<cudaStream_t>(stream);
-  return format == F4Format::e4m3_k16 ? launch<CudaF4Cells<16>>(args, on)
-                                      : launch<CudaF4Cells<32>>(args, on);
+  return format == nvfp4_cells ? launch<CudaF4Cells<16>>(args, on)
+                               : launch<CudaF4Cells<32>>(args, on);
 }
 
 }  // namespace fewbit::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/moe_f4.hpp"
+#include "layout/cuda_int4_pack.hpp"
 
 namespace fewbit::cuda {
 
@@ -22,6 +23,19 @@ struct PackF4Args {
   std::uint8_t* to = nullptr;  // every byte is written
 };
 
-int launch_pack_f4(F4Format format, const PackF4Args& args, void* stream);
+// nvfp4 or mxfp4.
+int launch_pack_f4(CellFormat format, const PackF4Args& args, void* stream);
+
+// The same for int4 matrices and layout cuda_int4_cells. Of `first` the pointers and sizes of the
+// first expert; strides in elements.
+struct PackInt4Args {
+  CudaInt4Source first;
+  long long codes_stride = 0;
+  long long scales_stride = 0;  // of zero points too
+  int count = 0;
+  std::uint8_t* to = nullptr;
+};
+
+int launch_pack_int4(const CudaInt4Form& form, const PackInt4Args& args, void* stream);
 
 }  // namespace fewbit::cuda

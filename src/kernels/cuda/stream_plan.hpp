@@ -17,6 +17,7 @@ struct StreamMatrix {
   int split = 1;        // warps that share a unit; a power of two, at most stream_warps
   int warp_cells = 0;   // of a unit, for one warp; the last warps may have fewer or none
   int piece_cells = 0;  // of one copy, which fits a slot
+  int cell_bytes = 0;   // with its part of what cells share
   long long expert_bytes = 0;
 };
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cuda_moe/weight_cells.hpp"
+
+#include <fmt/format.h>
+
+#include "core/checked.hpp"
+#include "layout/cuda_f4_cells.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+bool is_f4(const Scheme& scheme, DType scale, std::int64_t group) {
+  return scheme.weight == DType::f4_e2m1 && scheme.scale && !scheme.ggml_type &&
+         scheme.scale->dtype == scale &&
+         scheme.scale->granularity == Granularity{.rows = 1, .cols = group} &&
+         !scheme.zero_points && !scheme.pre_quant_scale && scheme.act_order == ActOrder::none;
+}
+
+bool is_int4(const Scheme& scheme) {
+  return (scheme.weight == DType::u4 || scheme.weight == DType::i4) && scheme.scale &&
+         !scheme.ggml_type && !scheme.pre_quant_scale && scheme.packing != Packing::shorts_gemv;
+}
+
+// What codes without zero points of their own are offset by.
+std::int32_t usual_zero(DType weight) { return weight == DType::u4 ? 8 : 0; }
+
+std::vector<Refusal> int4_refusals(const std::string& which, const Scheme& scheme) {
+  std::vector<Refusal> refusals;
+  const auto add = [&](const char* needs, std::string has) {
+    refusals.push_back({Reason::weight, which + " " + needs, std::move(has)});
+  };
+  const ScaleSpec& scale = *scheme.scale;
+  if (scale.dtype != DType::f16 && scale.dtype != DType::bf16) {
+    add("with f16 or bf16 scales", std::string(dtype_name(scale.dtype)));
+  }
+  if (scale.granularity.rows != 1) {
+    add("with scales a row", scheme_text(scheme));
+  } else if (scale.granularity.cols % 32 != 0) {
+    add("in groups of a multiple of 32", std::to_string(scale.granularity.cols));
+  }
+  if (scheme.act_order == ActOrder::group && scale.granularity.cols != 0) {
+    add("without act-order in groups", "act-order");
+  }
+  if (!scheme.zero_points && scheme.zero_point != usual_zero(scheme.weight)) {
+    refusals.push_back({Reason::weight,
+                        fmt::format("{} with zero point {}", which, usual_zero(scheme.weight)),
+                        std::to_string(scheme.zero_point)});
+  }
+  return refusals;
+}
+
+}  // namespace
+
+std::optional<CellFormat> cells_of(const Scheme& scheme) {
+  if (is_f4(scheme, DType::f8_e4m3, 16)) return nvfp4_cells;
+  if (is_f4(scheme, DType::f8_e8m0, 32)) return mxfp4_cells;
+  if (!is_int4(scheme) || !int4_refusals("", scheme).empty()) return std::nullopt;
+  CellFormat format{.kind = CellKind::int4, .int4 = {}};
+  format.int4.scale_cells = scheme.scale->granularity.cols % 128 == 0 ? 4 : 1;
+  format.int4.zeros = scheme.zero_points;
+  format.f16_scales = scheme.scale->dtype == DType::f16;
+  return format;
+}
+
+void weight_refusals(const std::string& which, const Scheme& scheme,
+                     std::vector<Refusal>& refusals) {
+  if (cells_of(scheme)) return;
+  if (is_int4(scheme)) {
+    const std::vector<Refusal> own = int4_refusals(which, scheme);
+    refusals.insert(refusals.end(), own.begin(), own.end());
+    return;
+  }
+  refusals.push_back({Reason::weight,
+                      which + " in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale a group "
+                              "of 32, or in int4 with scales",
+                      scheme_text(scheme)});
+}
+
+const char* layout_name(const CellFormat& format) {
+  return format.kind == CellKind::int4 ? "cuda_int4_cells" : "cuda_f4_cells";
+}
+
+std::int64_t packed_bytes(const CellFormat& format, Dims half) {
+  const std::int64_t multiple = format.cell_multiple();
+  const std::int64_t cells = ceil_div(half.k, 32 * multiple) * multiple;
+  return ceil_div(half.n, std::int64_t{16}) * cells * format.cell_bytes();
+}
+
+}  // namespace fewbit::cuda

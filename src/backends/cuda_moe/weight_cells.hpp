@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which schemes of weights have cells that the CUDA kernels read, and why others have none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fewbit/selection.hpp"
+#include "kernels/cuda/moe_f4.hpp"
+#include "layout/place.hpp"
+
+namespace fewbit::cuda {
+
+// Empty: no kernel reads them.
+std::optional<CellFormat> cells_of(const Scheme& scheme);
+// Every unmet need of a matrix. which: "gate and up".
+void weight_refusals(const std::string& which, const Scheme& scheme,
+                     std::vector<Refusal>& refusals);
+
+// "cuda_f4_cells", "cuda_int4_cells".
+const char* layout_name(const CellFormat& format);
+// Of a matrix of two halves.
+std::int64_t packed_bytes(const CellFormat& format, Dims half);
+
+}  // namespace fewbit::cuda

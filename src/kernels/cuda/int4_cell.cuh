@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner step of the int4 kernels: quads of cells (layout/cuda_int4_cells.hpp) times the
+// activations of up to 8 * tiles tokens.
+//
+// A code in the low bits of a bf16's mantissa, below the exponent of 128, is 128 + code; taking
+// away 128 + zero point leaves an exact integer. Sums of such products are multiplied by the scale
+// in f32, once for the cells that share it.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/f4_cell.cuh"
+
+namespace fewbit::cuda {
+
+// Scales and zero points of a lane's rows: half 0 row g, g+8, half 1 row g, g+8.
+struct Int4Header {
+  uint2 scales;
+  std::uint32_t zeros;
+};
+
+struct Int4Cells {
+  static constexpr bool quads = true;
+  static constexpr bool scaled_activations = false;
+  // Scales are multiplied into sums.
+  static constexpr bool scaled_sums = true;
+
+  using Header = Int4Header;
+
+  static __device__ __forceinline__ int bytes_of_cells(const StreamMatrix& m, int cells) {
+    return cells * m.cell_bytes;
+  }
+
+  // Steps of the grouped products: half a quad, in the room of a unit behind what may be its only
+  // header.
+  static constexpr int most_cell_bytes = 512 + 96;
+  static __device__ __forceinline__ int scale_cells(const CellFormat& format) {
+    return format.int4.scale_cells;
+  }
+  static __device__ __forceinline__ long long unit_bytes(const CellFormat& format, int depth) {
+    return (depth + 127) / 128 * static_cast<long long>(format.int4.quad_bytes());
+  }
+  static __device__ __forceinline__ StepPart part_of_step(const CellFormat& format, int step) {
+    const int header = format.int4.header_bytes();
+    if (format.int4.scale_cells == 1) return {0, 2 * (header + 512)};
+    return step % 2 == 0 ? StepPart{0, header + 1024} : StepPart{header, 1024};
+  }
+  static __device__ __forceinline__ Int4Header load_step_header(const std::uint8_t* unit, int cell,
+                                                                int lane,
+                                                                const CellFormat& format) {
+    return load_header(unit + cell * (format.int4.header_bytes() + 512), lane, format);
+  }
+  static __device__ __forceinline__ void dequantize_step(const std::uint8_t* unit, int cell,
+                                                         int lane, const CellFormat& format,
+                                                         const Int4Header& header,
+                                                         std::uint32_t (&a)[2][2][4]) {
+    const int headers = format.int4.scale_cells == 1 ? cell + 1 : 1;
+    dequantize(*reinterpret_cast<const uint4*>(unit + headers * format.int4.header_bytes() +
+                                               cell * 512 + lane * 16),
+               header, a);
+  }
+
+  static __device__ __forceinline__ Int4Header load_header(const std::uint8_t* header, int lane,
+                                                           const CellFormat& format) {
+    Int4Header out;
+    out.scales = *reinterpret_cast<const uint2*>(header + lane / 4 * 8);
+    out.zeros = 0x08080808U;
+    if (format.int4.zeros) {
+      out.zeros = *reinterpret_cast<const std::uint32_t*>(header + 64 + lane / 4 * 4);
+    }
+    return out;
+  }
+
+  // [half][high]
+  static __device__ __forceinline__ void scale_values(const Int4Header& header,
+                                                      const CellFormat& format,
+                                                      float (&scale)[2][2]) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const std::uint32_t pair = m == 0 ? header.scales.x : header.scales.y;
+      const float2 half = __half22float2(*reinterpret_cast<const __half2*>(&pair));
+      scale[m][0] = format.f16_scales ? half.x : __uint_as_float(pair << 16);
+      scale[m][1] = format.f16_scales ? half.y : __uint_as_float(pair & 0xFFFF0000U);
+    }
+  }
+
+  // A lane's part of a cell: [half][k16] registers of an m16n8k16 operand.
+  static __device__ __forceinline__ void dequantize(const uint4& codes, const Int4Header& header,
+                                                    std::uint32_t (&a)[2][2][4]) {
+    const std::uint32_t words[2][2] = {{codes.x, codes.y}, {codes.z, codes.w}};
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const std::uint32_t pair = ((words[m][k] >> 4 * i) & 0x000F000FU) | 0x43004300U;
+          const std::uint32_t zero =
+              __byte_perm(header.zeros, 0x43434343U, 0x4040U + 0x0101U * (2 * m + (i & 1)));
+          const __nv_bfloat162 value = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&pair),
+                                               *reinterpret_cast<const __nv_bfloat162*>(&zero));
+          a[m][k][i] = *reinterpret_cast<const std::uint32_t*>(&value);
+        }
+      }
+    }
+  }
+};
+
+template <int tiles>
+__device__ __forceinline__ void add_scaled(CellSums<tiles>& sums, const CellSums<tiles>& part,
+                                           const float (&scale)[2][2]) {
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums.value[m][t][i] = fmaf(scale[m][i / 2], part.value[m][t][i], sums.value[m][t][i]);
+      }
+    }
+  }
+}
+
+// One quad, whose cells share a header or have one each.
+template <int tiles, bool shared_header>
+__device__ __forceinline__ void run_quad(CellSums<tiles>& sums, const std::uint8_t* quad,
+                                         const std::uint8_t* tokens, int token_stride, int lane,
+                                         const CellFormat& format) {
+  const int header_bytes = format.int4.header_bytes();
+  Int4Header header = Int4Cells::load_header(quad, lane, format);
+  CellSums<tiles> part = {};
+#pragma unroll(tiles == 1 ? 4 : 1)
+  for (int cell = 0; cell < 4; ++cell) {
+    if (!shared_header && cell > 0) {
+      header = Int4Cells::load_header(quad + cell * (header_bytes + 512), lane, format);
+      part = {};
+    }
+    const int headers = shared_header ? 1 : cell + 1;
+    const uint4 codes =
+        *reinterpret_cast<const uint4*>(quad + headers * header_bytes + cell * 512 + lane * 16);
+    std::uint32_t a[2][2][4];
+    Int4Cells::dequantize(codes, header, a);
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+      const uint4 b =
+          *reinterpret_cast<const uint4*>(tokens + cell * 512 + t * token_stride + lane * 16);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        multiply_add(part.value[m][t], a[m][0], b.x, b.y);
+        multiply_add(part.value[m][t], a[m][1], b.z, b.w);
+      }
+    }
+    if (!shared_header || cell == 3) {
+      float scale[2][2];
+      Int4Cells::scale_values(header, format, scale);
+      add_scaled(sums, part, scale);
+    }
+  }
+}
+
+}  // namespace fewbit::cuda
