@@ -20,12 +20,16 @@ def up(size, multiple):
     return -(-size // multiple) * multiple
 
 
+def is_int4(x):
+    return x.integer or x.key == "gguf"
+
+
 def bytes_needed(x, tokens, sums):
     routes = tokens * x.top_k
     items = min(routes, x.experts + routes // 8)
-    whole = 128 if x.integer else 32
+    whole = 128 if is_int4(x) else 32
     cells = up(max(x.hidden, x.inter), whole) // 32
-    if x.integer:
+    if is_int4(x):
         headers = 1 if x.group % 128 == 0 else 4
         cell = 4 * 512 + headers * 32 * (3 if x.zeros else 2)
     else:
@@ -46,6 +50,6 @@ def verdict(x, tokens):
     if all(fits):
         return "fits"
     if any(fits):
-        return "fits" if x.integer else None
+        return "fits" if is_int4(x) else None
     return (f"hidden_size {x.hidden} and intermediate_size {x.inter} need more than the shared "
             f"memory of one thread block, {available} bytes")

@@ -70,6 +70,7 @@ class Layer:
             self.key, self.group = "nf3", 32
         elif scheme.startswith("gguf-"):
             self.key, self.blocks = "gguf", scheme[5:]
+            self.group = 32 if self.blocks == "q4_0" else 0
         else:
             self.read_integer(scheme.split("-"))
 

@@ -56,7 +56,8 @@ def own_cpu(level, x):
 
 def own_cuda(x):
     need = Needs(x).cuda((90, 90))
-    int4 = x.integer and x.key != "int8"
+    # Q4_0's codes and scales apart are int4 in groups of 32.
+    int4 = x.integer and x.key != "int8" or x.key == "gguf" and x.blocks == "q4_0"
     if int4 and (x.group % 32 or x.ordered and x.group):
         for which in ("gate and up", "down"):
             if x.group % 32:
