@@ -52,6 +52,7 @@ constexpr Format formats[] = {
      {.kind = CellKind::int4, .int4 = {.scale_cells = 1, .zeros = false}, .f16_scales = false},
      32,
      4.5},
+    {"FP8-block", {.kind = CellKind::f8}, 128, 8.002},
 };
 
 struct Options {
@@ -75,6 +76,7 @@ struct Measured {
 // Weights of one expert, random, for all of them.
 struct Source {
   std::vector<std::uint8_t> codes[3], scales[3];
+  std::vector<float> f8_scales[3];
   std::vector<float> globals;
 };
 
@@ -85,6 +87,13 @@ Source random_source(const Format& format, const Named& s) {
   sizes.shape = {1, s.top_k, s.experts, s.hidden, s.inner};
   sizes.group = format.group;
   for (int m = 0; m < 3; ++m) {
+    if (format.cells.kind == CellKind::f8) {
+      source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner));
+      for (auto& b : source.codes[m]) b = static_cast<std::uint8_t>(next_random(seed) & 0xBF);
+      const std::int64_t blocks = (sizes.rows(m) + 127) / 128 * sizes.groups(m);
+      source.f8_scales[m].assign(static_cast<std::size_t>(blocks), 0.01F);
+      continue;
+    }
     source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner / 2));
     for (auto& b : source.codes[m]) b = static_cast<std::uint8_t>(next_random(seed));
     for (std::int64_t i = 0; i < sizes.rows(m) * sizes.groups(m); ++i) {
@@ -259,7 +268,7 @@ Result<std::vector<DeviceWeights>> prepare_copies(const Format& format, const Na
                                                   const device::Stream& stream) {
   const Source source = random_source(format, s);
   std::vector<DeviceWeights> copies;
-  const double used = 3.0 * static_cast<double>(s.hidden * s.inner * s.top_k) * 0.5;
+  const double used = 3.0 * static_cast<double>(s.hidden * s.inner * s.top_k) * format.bits / 8;
   const int count = std::clamp(static_cast<int>(4e8 / used) + 1, 3, 10);
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < count; ++i) {
@@ -268,7 +277,8 @@ Result<std::vector<DeviceWeights>> prepare_copies(const Format& format, const Na
                                                        .scales = source.scales,
                                                        .globals = &source.globals,
                                                        .same_for_all = true,
-                                                       .group = format.group},
+                                                       .group = format.group,
+                                                       .f8_scales = source.f8_scales},
                                                       stream));
     copies.push_back(std::move(weights));
   }
@@ -299,7 +309,7 @@ Result<void> measure_shape(const Format& format, const Named& s, const Options& 
                            const StreamCard& card) {
   FEWBIT_TRY(const device::Stream stream, device::Stream::create());
   StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
-  layer.scaled_sums = format.cells.scaled_sums();
+  layer.kind = format.cells.kind;
   FEWBIT_TRY(const std::vector<DeviceWeights> copies, prepare_copies(format, s, layer, stream));
   for (const std::int64_t tokens : options.tokens) {
     StreamShape shape = layer;

@@ -6,6 +6,7 @@
 
 #include "backends/cuda_moe/grouped_plan.hpp"
 #include "layout/cuda_f4_cells.hpp"
+#include "layout/cuda_f8_cells.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -21,11 +22,13 @@ const std::vector<StreamShape> layers = {{1, 8, 128, 2048, 768},  {1, 4, 128, 28
 CellFormat int4_cells(int scale_cells, bool zeros) {
   return {.kind = CellKind::int4, .int4 = {.scale_cells = scale_cells, .zeros = zeros}};
 }
-const std::vector<CellFormat> formats = {nvfp4_cells, mxfp4_cells, int4_cells(4, false),
-                                         int4_cells(1, false), int4_cells(1, true)};
+const std::vector<CellFormat> formats = {nvfp4_cells,          mxfp4_cells,
+                                         int4_cells(4, false), int4_cells(1, false),
+                                         int4_cells(1, true),  {.kind = CellKind::f8}};
 
 // Bytes that a matrix of one unit and 128 k has, by its layout.
 static_assert(4 * nvfp4_cells.cell_bytes() == CudaF4Cells<16>::bytes({.n = 16, .k = 128}));
+static_assert(CellFormat{.kind = CellKind::f8}.cell_bytes() == CudaF8Cells::cell_bytes);
 static_assert(4 * mxfp4_cells.cell_bytes() == CudaF4Cells<32>::bytes({.n = 16, .k = 128}));
 
 // Every cell of a unit belongs to exactly one of the warps that share it.
@@ -208,7 +211,7 @@ TEST(CudaGroupedPlan, RefusalsNameBothNumbers) {
 TEST(CudaGroupedPlan, ScaledSumsTakeNarrowerItems) {
   StreamShape shape{4096, 8, 128, 2048, 768};
   EXPECT_EQ(grouped_item_width(shape), 128);
-  shape.scaled_sums = true;
+  shape.kind = CellKind::int4;
   EXPECT_EQ(grouped_item_width(shape), 64);
   shape.tokens = 256;
   EXPECT_EQ(grouped_item_width(shape), 32);
@@ -227,6 +230,11 @@ TEST(CudaGroupedPlan, RunsWhereItWasFaster) {
   EXPECT_TRUE(grouped(160, false, true));
   EXPECT_FALSE(grouped(4096, false, false));
   EXPECT_FALSE(runs_grouped({4096, 8, 128, 4096, 1424}));
+  StreamShape f8{64, 8, 128, 4096, 1408};
+  f8.kind = CellKind::f8;
+  EXPECT_FALSE(runs_grouped(f8));
+  f8.tokens = 96;
+  EXPECT_TRUE(runs_grouped(f8));
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
           .f16_scales = f16};
 }
 
+CellFormat f8_cells(F8Scales scales) { return {.kind = CellKind::f8, .f8 = scales}; }
+
 const ActivationParams oai{
     .kind = Activation::swigluoai, .alpha = 1.702F, .beta = 1.0F, .limit = 7.0F};
 const std::vector<Case> cases = {
@@ -51,7 +53,15 @@ const std::vector<Case> cases = {
      false,
      true},
     {"INT4 in groups of 32 with zero points, swigluoai with biases", int4_cells(1, true, true), 70,
-     oai, true, false}};
+     oai, true, false},
+    {"FP8 in blocks", f8_cells(F8Scales::block), 5, {}},
+    {"FP8 in blocks, many tokens, with a map", f8_cells(F8Scales::block), 130, oai, false, true},
+    {"FP8 in rows with biases", f8_cells(F8Scales::row), 9, {}, true, false},
+    {"FP8 in rows, many tokens", f8_cells(F8Scales::row), 100, {}},
+    {"FP8 with a scale a tensor, relu2",
+     f8_cells(F8Scales::tensor),
+     20,
+     {.kind = Activation::relu2}}};
 
 Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> bytes) {
   OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
@@ -93,6 +103,42 @@ QuantizedTensor int4_matrix_of(const RandomLayer& layer, int matrix, std::int64_
   return tensor;
 }
 
+QuantizedTensor f8_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::fp8;
+  tensor.scheme.weight = DType::f8_e4m3;
+  tensor.scheme.scale = ScaleSpec{};
+  Shape grid = {1, 1};
+  if (layer.format.f8 == F8Scales::row) {
+    tensor.scheme.scale->granularity = {.rows = 1, .cols = 0};
+    grid = {n, 1};
+  } else if (layer.format.f8 == F8Scales::block) {
+    tensor.scheme.scale->granularity = {.rows = 128, .cols = 128};
+    grid = {(n + 127) / 128, (k + 127) / 128};
+  }
+  const std::int64_t count = grid[0] * grid[1];
+  std::vector<float> scales(static_cast<std::size_t>(count));
+  tensor.global_scale = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  if (layer.format.f8 == F8Scales::tensor) {
+    scales[0] = tensor.global_scale;
+    tensor.global_scale = 1.0F;
+  } else {
+    std::copy_n(layer.f8_scales[matrix].begin() + expert * count, count, scales.begin());
+  }
+  const std::span codes =
+      std::span(layer.codes[matrix])
+          .subspan(static_cast<std::size_t>(expert * n * k), static_cast<std::size_t>(n * k));
+  tensor.codes = tensor_of(DType::f8_e4m3, {n, k}, codes);
+  tensor.scales = tensor_of(
+      DType::f32, grid,
+      {reinterpret_cast<const std::uint8_t*>(scales.data()), scales.size() * sizeof(float)});
+  return tensor;
+}
+
 QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
   const std::int64_t n = layer.rows(matrix);
   const std::int64_t k = layer.depth(matrix);
@@ -101,6 +147,7 @@ QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t exp
                                   static_cast<std::size_t>(size));
   };
   if (layer.format.kind == CellKind::int4) return int4_matrix_of(layer, matrix, expert);
+  if (layer.format.kind == CellKind::f8) return f8_matrix_of(layer, matrix, expert);
   Tensor codes = tensor_of(DType::f4_e2m1, {n, k}, part(layer.codes[matrix], n * k / 2));
   const auto scales = part(layer.scales[matrix], n * k / layer.group);
   const float global = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
@@ -283,6 +330,20 @@ TEST_F(CudaBackendTest, GivesTheExactLayerHoweverItWasPackedAndWhereverItsArgume
     const auto on_card = run_on_card(*prepared, layer);
     ASSERT_OK(on_card);
     EXPECT_EQ(*on_card, *out);
+  }
+}
+
+// Whichever way they are packed.
+TEST_F(CudaBackendTest, RefusesCodesThatAreNan) {
+  const auto blocks = std::find_if(cases.begin(), cases.end(),
+                                   [](const Case& c) { return c.format.kind == CellKind::f8; });
+  RandomLayer layer = layer_of(*blocks);
+  layer.codes[2][layer.codes[2].size() - 3] = 0xFF;
+  const MoeWeights weights = weights_of(layer);
+  const MoeProblem problem = problem_of(*blocks, weights);
+  for (const Result<MoeLayer>& made : {prepare(problem, weights), open(problem, weights)}) {
+    ASSERT_FALSE(made);
+    EXPECT_NE(made.error().message().find("NaN"), std::string::npos) << made.error().message();
   }
 }
 

@@ -27,7 +27,7 @@ Result<device::Buffer> upload(const std::vector<T>& values, const device::Stream
 
 // Packed matrices and global scales of a layer.
 struct DeviceWeights {
-  device::Buffer w13, w2, global13, global2, bias13, bias2;
+  device::Buffer w13, w2, global13, global2, rows13, rows2, bias13, bias2;
 };
 
 // Rows of gate, up and down in host memory; a stride of 0 takes one expert's for all of them.
@@ -39,6 +39,7 @@ struct HostExperts {
   const std::vector<float>* biases = nullptr;        // [3] or none
   const std::vector<std::uint8_t>* zeros = nullptr;  // [3] or none
   std::int64_t group = 0;                            // 0: a row
+  const std::vector<float>* f8_scales = nullptr;     // [3] or none
 };
 
 // Biases of the halves of fc1 side by side for each expert.
@@ -67,12 +68,36 @@ inline SourceRows source_rows(const StreamShape& shape, int matrix, int half, st
 
 // Canonical parts of gate, up and down on the device.
 struct DeviceParts {
-  device::Buffer codes[3], scales[3], zeros[3];
+  device::Buffer codes[3], scales[3], zeros[3], f8_scales[3];
 };
+
+inline Result<void> pack_f8_matrix(const CellFormat& format, const StreamShape& shape,
+                                   const HostExperts& host, const DeviceParts& parts, int matrix,
+                                   std::uint8_t* to, const device::Stream& stream) {
+  PackF8Args args;
+  CudaF8Source& first = args.first;
+  first.rows = matrix == 0 ? shape.rows1() : shape.hidden_size / 2;
+  first.depth = matrix == 0 ? shape.hidden_size : shape.intermediate_size;
+  args.count = static_cast<int>(shape.experts);
+  args.to = to;
+  for (int h = 0; h < 2; ++h) {
+    const SourceRows from = source_rows(shape, matrix, h, first.rows);
+    const std::int64_t blocks = (from.of_expert + 127) / 128 * ((first.depth + 127) / 128);
+    first.codes[h] = parts.codes[from.matrix].as<std::uint8_t>() + from.first * first.depth;
+    first.first_row[h] = from.first;
+    args.codes_stride = host.same_for_all ? 0 : from.of_expert * first.depth;
+    args.scales_stride = host.same_for_all ? 0 : blocks;
+    if (format.f8 == F8Scales::block) first.scales[h] = parts.f8_scales[from.matrix].as<float>();
+  }
+  return device::check(launch_pack_f8(args, stream.handle()), "packing weights");
+}
 
 inline Result<void> pack_matrix(const CellFormat& format, const StreamShape& shape,
                                 const HostExperts& host, const DeviceParts& parts, int matrix,
                                 std::uint8_t* to, const device::Stream& stream) {
+  if (format.kind == CellKind::f8) {
+    return pack_f8_matrix(format, shape, host, parts, matrix, to, stream);
+  }
   const bool int4 = format.kind == CellKind::int4;
   const Dims half = matrix == 0 ? Dims{.n = shape.rows1(), .k = shape.hidden_size}
                                 : Dims{.n = shape.hidden_size / 2, .k = shape.intermediate_size};
@@ -125,12 +150,19 @@ inline Result<DeviceWeights> prepare_weights(CellFormat format, const StreamShap
     FEWBIT_TRY(weights.bias13, upload(bias_of_halves(shape, host.biases), stream));
     FEWBIT_TRY(weights.bias2, upload(host.biases[2], stream));
   }
+  if (format.kind == CellKind::f8 && format.f8 == F8Scales::row) {
+    FEWBIT_TRY(weights.rows13, upload(bias_of_halves(shape, host.f8_scales), stream));
+    FEWBIT_TRY(weights.rows2, upload(host.f8_scales[2], stream));
+  }
   FEWBIT_TRY(weights.global13, upload(global13, stream));
   FEWBIT_TRY(weights.global2, upload(global2, stream));
   DeviceParts parts;
   for (int m = 0; m < 3; ++m) {
     FEWBIT_TRY(parts.codes[m], upload(host.codes[m], stream));
     FEWBIT_TRY(parts.scales[m], upload(host.scales[m], stream));
+    if (format.kind == CellKind::f8) {
+      FEWBIT_TRY(parts.f8_scales[m], upload(host.f8_scales[m], stream));
+    }
     if (host.zeros == nullptr) continue;
     FEWBIT_TRY(parts.zeros[m], upload(host.zeros[m], stream));
   }
@@ -154,6 +186,8 @@ struct DeviceCall {
   MoeF4Args args(const DeviceWeights& w) const {
     MoeF4Args a;
     a.rule = rule;
+    a.row_scale13 = w.rows13.as<float>();
+    a.row_scale2 = w.rows2.as<float>();
     a.bias13 = w.bias13.as<float>();
     a.bias2 = w.bias2.as<float>();
     a.expert_map = map.as<std::int32_t>();

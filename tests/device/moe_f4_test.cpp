@@ -33,6 +33,36 @@ void check(const Case& c, StreamCard card) {
 }
 
 // Gate and up of all experts.
+std::vector<std::uint8_t> host_f8_cells(const RandomLayer& layer) {
+  const Dims half{.n = layer.rows(0), .k = layer.depth(0)};
+  std::vector<std::uint8_t> out(
+      static_cast<std::size_t>(layer.shape.experts * CudaF8Cells::bytes(half)));
+  std::uint8_t* to = out.data();
+  for (std::int64_t e = 0; e < layer.shape.experts; ++e) {
+    CudaF8Source from{.rows = half.n, .depth = half.k};
+    for (int m = 0; m < 2; ++m) {
+      from.codes[m] = layer.codes[m].data() + e * half.n * half.k;
+      from.scales[m] =
+          layer.f8_scales[m].data() + e * ((half.n + 127) / 128) * ((half.k + 127) / 128);
+    }
+    for (std::int64_t unit = 0; unit < CudaF8Cells::units(half); ++unit) {
+      for (std::int64_t cell = 0; cell < CudaF8Cells::cells(half); ++cell) {
+        for (int word = 0; word < 256; ++word) {
+          const std::uint32_t bits = cuda_f8_word(cuda_f8_codes(from, unit, cell, word));
+          std::memcpy(to + 4 * word, &bits, sizeof(bits));
+        }
+        for (int h = 0; h < 2; ++h) {
+          const float scale = cuda_f8_scale(from, unit, cell, h);
+          std::memcpy(to + 1024 + 4 * h, &scale, sizeof(scale));
+        }
+        to += CudaF8Cells::cell_bytes;
+      }
+    }
+  }
+  return out;
+}
+
+// Gate and up of all experts.
 std::vector<std::uint8_t> host_int4_cells(const RandomLayer& layer) {
   const CudaInt4Form& form = layer.format.int4;
   const Dims half{.n = layer.rows(0), .k = layer.depth(0)};
@@ -85,7 +115,9 @@ TEST_F(MoeF4Test, SmallAndOddShapes) {
 TEST_F(MoeF4Test, SizesThatAreNoMultipleOf32) {
   for (const StreamShape& s : {StreamShape{5, 2, 3, 48, 16}, StreamShape{12, 2, 4, 80, 112}}) {
     for (const CellFormat& format : all_formats()) {
-      if (format.kind != CellKind::mxfp4) check({format, s, {}}, card_);
+      if (format.kind == CellKind::nvfp4 || format.kind == CellKind::int4) {
+        check({format, s, {}}, card_);
+      }
     }
   }
 }
@@ -269,7 +301,8 @@ TEST_F(MoeF4Test, MoreBlocksThanTheCardHoldsAreAnError) {
 }
 
 TEST_F(MoeF4Test, LayersOfPublishedModels) {
-  for (const CellFormat format : {nvfp4_cells, mxfp4_cells, all_formats()[2], all_formats()[3]}) {
+  for (const CellFormat format :
+       {nvfp4_cells, mxfp4_cells, all_formats()[2], all_formats()[3], all_formats()[6]}) {
     for (const std::int64_t tokens : {1, 4, 16, 64, 256}) {
       check({format, {tokens, 8, 128, 2048, 768}, {}, (tokens + 1) / 2}, card_);
       if (HasFatalFailure()) return;
@@ -332,11 +365,12 @@ TEST_F(MoeF4Test, DevicePackingGivesTheBytesOfTheClosedForm) {
   }
 }
 
-// Of int4 against the words of the host, which the layout's test holds to the closed form.
-TEST_F(MoeF4Test, DevicePackingOfInt4GivesTheBytesOfTheHost) {
+// Against the words of the host, which the layouts' tests hold to the closed form.
+TEST_F(MoeF4Test, DevicePackingOfInt4AndFp8GivesTheBytesOfTheHost) {
   for (const CellFormat& format : all_formats()) {
-    if (format.kind != CellKind::int4) continue;
-    const RandomLayer layer = random_layer(format, {1, 1, 3, 176, 40}, 9);
+    const bool f8 = format.kind == CellKind::f8 && format.f8 == F8Scales::block;
+    if (format.kind != CellKind::int4 && !f8) continue;
+    const RandomLayer layer = random_layer(format, {1, 1, 3, 176, 200}, 9);
     Result<device::Stream> stream = device::Stream::create();
     ASSERT_OK(stream);
     const Result<DeviceWeights> weights =
@@ -346,7 +380,7 @@ TEST_F(MoeF4Test, DevicePackingOfInt4GivesTheBytesOfTheHost) {
     ASSERT_OK(device::copy_to_host(std::as_writable_bytes(std::span(packed)), weights->w13.data(),
                                    *stream));
     ASSERT_OK(stream->synchronize());
-    EXPECT_EQ(packed, host_int4_cells(layer));
+    EXPECT_EQ(packed, f8 ? host_f8_cells(layer) : host_int4_cells(layer));
   }
 }
 

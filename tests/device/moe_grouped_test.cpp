@@ -85,7 +85,8 @@ TEST_F(GroupedTest, RoutesThatAreSkewedRepeatedOrOutside) {
 }
 
 TEST_F(GroupedTest, LayersOfPublishedModels) {
-  for (const CellFormat format : {nvfp4_cells, mxfp4_cells, all_formats()[2], all_formats()[3]}) {
+  for (const CellFormat format :
+       {nvfp4_cells, mxfp4_cells, all_formats()[2], all_formats()[3], all_formats()[6]}) {
     check(format, {300, 8, 128, 2048, 768}, 100);
     check(format, {4096, 8, 128, 2048, 768}, 2000);
     check(format, {150, 4, 4, 2880, 2880}, 50);

@@ -41,7 +41,8 @@ inline HostExperts host_experts(const RandomLayer& layer) {
           .globals = &layer.globals,
           .biases = layer.biases,
           .zeros = layer.zeros,
-          .group = layer.group};
+          .group = layer.group,
+          .f8_scales = layer.f8_scales};
 }
 
 // Weights of every kind that the kernels tell apart.
@@ -51,12 +52,17 @@ inline const std::vector<CellFormat>& all_formats() {
                       .int4 = {.scale_cells = scale_cells, .zeros = zeros},
                       .f16_scales = f16};
   };
-  static const std::vector<CellFormat> formats = {nvfp4_cells,          mxfp4_cells,
-                                                  int4(4, false, true), int4(1, false, false),
-                                                  int4(4, true, false), int4(1, true, true)};
+  const auto f8 = [](F8Scales scales) { return CellFormat{.kind = CellKind::f8, .f8 = scales}; };
+  static const std::vector<CellFormat> formats = {
+      nvfp4_cells,           mxfp4_cells,          int4(4, false, true),
+      int4(1, false, false), int4(4, true, false), int4(1, true, true),
+      f8(F8Scales::block),   f8(F8Scales::row),    f8(F8Scales::tensor)};
   return formats;
 }
 inline std::string name_of(const CellFormat& format) {
+  if (format.kind == CellKind::f8) {
+    return format.f8 == F8Scales::block ? "f8 block" : format.f8 == F8Scales::row ? "f8 row" : "f8";
+  }
   if (format.kind != CellKind::int4) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
   return "int4 scale_cells " + std::to_string(format.int4.scale_cells) +
          (format.int4.zeros ? " zeros" : "") + (format.f16_scales ? " f16" : " bf16");

@@ -24,6 +24,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
 // k that share a scale, where nothing else is asked for.
 inline std::int64_t usual_group(const CellFormat& format) {
   if (format.kind == CellKind::int4) return format.int4.scale_cells == 4 ? 128 : 32;
+  if (format.kind == CellKind::f8) return 128;
   return format.kind == CellKind::nvfp4 ? 16 : 32;
 }
 
@@ -31,12 +32,14 @@ struct RandomLayer {
   CellFormat format = nvfp4_cells;
   StreamShape shape;
   std::int64_t group = 16;              // 0: a row
-  std::vector<std::uint8_t> codes[3];   // gate, up, down: [experts, n, k/2]
+  std::vector<std::uint8_t> codes[3];   // gate, up, down: [experts, n, k/2], of f8 [experts, n, k]
   std::vector<std::uint8_t> scales[3];  // [experts, n, groups] of one or two bytes
   std::vector<std::uint8_t> zeros[3];   // [experts, n, groups] or none
-  std::vector<float> globals;           // [experts, 3]
-  std::vector<std::uint16_t> x;         // bf16 [tokens, hidden]
-  std::vector<std::int32_t> ids;        // [tokens, top_k]
+  // Of f8: [experts, blocks of n, blocks of k], or [experts, n], or none.
+  std::vector<float> f8_scales[3];
+  std::vector<float> globals;     // [experts, 3]
+  std::vector<std::uint16_t> x;   // bf16 [tokens, hidden]
+  std::vector<std::int32_t> ids;  // [tokens, top_k]
   std::vector<float> weights;
   MoeF4Rule rule;
   std::vector<float> biases[3];          // [experts, n] or none
@@ -77,12 +80,41 @@ struct RandomLayer {
     if (format.kind != CellKind::int4) return f4_e2m1_to_f32(code);
     return code - (zeros[matrix].empty() ? 8 : zeros[matrix][static_cast<std::size_t>(i)]);
   }
+  double f8_scale(int matrix, std::int64_t expert, std::int64_t n, std::int64_t block) const {
+    std::int64_t i = 0;
+    if (format.f8 == F8Scales::tensor) return 1;
+    if (format.f8 == F8Scales::row) {
+      i = expert * rows(matrix) + n;
+    } else {
+      i = (expert * ((rows(matrix) + 127) / 128) + n / 128) * groups(matrix) + block;
+    }
+    return double{f8_scales[matrix][static_cast<std::size_t>(i)]};
+  }
   // sum and sum of sizes of row n of an expert's matrix times a vector.
   struct Dot {
     double sum = 0;
     double size = 0;
   };
+  Dot dot_f8(int matrix, std::int64_t expert, std::int64_t n,
+             const std::vector<double>& right) const {
+    static const std::vector<double> values = [] {
+      std::vector<double> out;
+      for (int c = 0; c < 256; ++c) out.push_back(f8_e4m3_to_f32(static_cast<std::uint8_t>(c)));
+      return out;
+    }();
+    const double global = double{globals[static_cast<std::size_t>(expert * 3 + matrix)]};
+    const std::uint8_t* code = codes[matrix].data() + (expert * rows(matrix) + n) * depth(matrix);
+    Dot dot;
+    for (std::int64_t k = 0; k < depth(matrix); ++k) {
+      const double product = values[code[k]] * f8_scale(matrix, expert, n, k / 128) * global *
+                             right[static_cast<std::size_t>(k)];
+      dot.sum += product;
+      dot.size += std::abs(product);
+    }
+    return dot;
+  }
   Dot dot(int matrix, std::int64_t expert, std::int64_t n, const std::vector<double>& right) const {
+    if (format.kind == CellKind::f8) return dot_f8(matrix, expert, n, right);
     const std::int64_t row = expert * rows(matrix) + n;
     const std::uint8_t* code = codes[matrix].data() + row * (depth(matrix) / 2);
     const double global = double{globals[static_cast<std::size_t>(expert * 3 + matrix)]};
@@ -119,6 +151,28 @@ inline std::uint16_t random_scale(const CellFormat& format, std::uint64_t r) {
   return static_cast<std::uint16_t>(bits | (r >> 20 & 1) << 15);
 }
 
+// Every code but NaN; scales of 2^-13 to 2^-9, one in eight negative or 0.
+inline void fill_f8(RandomLayer& layer, int m, std::uint64_t& seed) {
+  const std::int64_t experts = layer.shape.experts;
+  layer.codes[m].resize(static_cast<std::size_t>(experts * layer.rows(m) * layer.depth(m)));
+  for (std::uint8_t& code : layer.codes[m]) {
+    code = static_cast<std::uint8_t>(next_random(seed) >> 32);
+    if ((code & 0x7F) == 0x7F) code ^= 1;
+  }
+  std::int64_t count = 0;
+  if (layer.format.f8 == F8Scales::row) count = experts * layer.rows(m);
+  if (layer.format.f8 == F8Scales::block) {
+    count = experts * ((layer.rows(m) + 127) / 128) * layer.groups(m);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t r = next_random(seed);
+    float scale =
+        std::ldexp(1.0F + static_cast<float>(r % 4096) / 4096, -13 + static_cast<int>(r >> 20 & 3));
+    if ((r >> 32 & 7) == 0) scale = (r >> 40 & 1) != 0 ? 0.0F : -scale;
+    layer.f8_scales[m].push_back(scale);
+  }
+}
+
 // Every code; scales of both signs of exponent, with zeros and subnormals (and negative ones where
 // the format has them) among them.
 inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std::uint64_t seed,
@@ -126,9 +180,13 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
   RandomLayer layer;
   layer.format = format;
   layer.shape = shape;
-  layer.shape.scaled_sums = format.scaled_sums();
+  layer.shape.kind = format.kind;
   layer.group = group < 0 ? usual_group(format) : group;
   for (int m = 0; m < 3; ++m) {
+    if (format.kind == CellKind::f8) {
+      fill_f8(layer, m, seed);
+      continue;
+    }
     const std::int64_t rows = shape.experts * layer.rows(m);
     const auto grid = static_cast<std::size_t>(rows * layer.groups(m));
     layer.codes[m].resize(static_cast<std::size_t>(rows * layer.depth(m)) / 2);
@@ -163,7 +221,9 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
     const float part = static_cast<float>(next_random(seed) % 1000) / 1000;
     layer.globals.push_back(format.kind == CellKind::nvfp4   ? 0.004F + 0.01F * part
                             : format.kind == CellKind::mxfp4 ? 0.03125F
-                                                             : 0.5F + part);
+                            : format.kind == CellKind::f8 && format.f8 == F8Scales::tensor
+                                ? 0.0001F + 0.001F * part
+                                : 0.5F + part);
   }
   for (std::int64_t i = 0; i < shape.tokens * shape.hidden_size; ++i) {
     const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;

@@ -8,9 +8,11 @@ for each warp two slots of a cell (512 bytes of codes, and the scales of 16 rows
 or, before that, a count of two bytes for each expert. 4 KiB stay free.
 
 Of int4 a slot is four cells, whose 32 rows have 16-bit scales, and a byte of zero point where there
-are any, for all 128 k or for every 32; k are filled up to 128. Where sharing warps leave no room for
-it they share no rows.
+are any, for all 128 k or for every 32; k are filled up to 128. Of FP8 a cell is 1024 bytes of codes
+and 16 of scales. Where sharing warps leave no room for these they share no rows.
 """
+from needs import FP8
+
 CARDS = {"sm_75": (64, 40), "sm_80": (163, 108), "sm_86": (99, 82), "sm_89": (99, 128),
          "sm_90": (227, 132), "sm_100": (227, 148), "sm_120": (99, 170), "sm_121": (99, 48)}
 WARPS = 16
@@ -32,6 +34,8 @@ def bytes_needed(x, tokens, sums):
     if is_int4(x):
         headers = 1 if x.group % 128 == 0 else 4
         cell = 4 * 512 + headers * 32 * (3 if x.zeros else 2)
+    elif x.key in FP8:
+        cell = 1024 + 16
     else:
         cell = 512 + 2 * 16 * (32 // x.group)
     parts = [16 * items, 8 * routes, 12 * x.experts, 512 * cells, 2 * WARPS * 1024 * sums]
@@ -50,6 +54,6 @@ def verdict(x, tokens):
     if all(fits):
         return "fits"
     if any(fits):
-        return "fits" if is_int4(x) else None
+        return "fits" if is_int4(x) or x.key in FP8 else None
     return (f"hidden_size {x.hidden} and intermediate_size {x.inter} need more than the shared "
             f"memory of one thread block, {available} bytes")

@@ -4,11 +4,12 @@
 The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
 size, 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
-backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, and
-int4 in groups of a multiple of 32 or whole rows, not with act-order in groups.
+backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, int4
+in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a scale for
+blocks of 128x128, a row or the tensor.
 """
 from cuda_rules import verdict
-from needs import Needs
+from needs import FP8, Needs
 
 LEVELS = ["cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx"]
 BLOCKS = {"q2_0": "INT2", "pq2_0": "INT2", "tq2_0": "INT2", "q4_0": "INT4", "q8_0": "INT8"}
@@ -65,12 +66,13 @@ def own_cuda(x):
             if x.ordered and x.group:
                 need.add("weight", f"{which} without act-order in groups", "act-order")
         return need
-    if not int4 and x.key not in ("nvfp4", "mxfp4"):
+    if not int4 and x.key not in ("nvfp4", "mxfp4") + FP8:
         for which in ("gate and up", "down"):
             need.add("weight", f"{which} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
-                     "a group of 32, or in int4 with scales", scheme_words(x, x.name.split("/")[1]))
+                     "a group of 32, in int4 with scales, or in e4m3 with f32, bf16 or f16 scales a "
+                     "block of 128x128, a row or the tensor", scheme_words(x, x.name.split("/")[1]))
         return need
-    whole = 16 if int4 else x.group
+    whole = 16 if int4 else x.group or 32
     need.both(whole)
     if x.sm == 90 and not (x.inter % whole or x.hidden % whole):
         fits = verdict(x, 1)

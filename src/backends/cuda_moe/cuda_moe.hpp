@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MoE layers of f4_e2m1 and int4 experts on a CUDA device, in the steps of a backend.
+// MoE layers of f4_e2m1, int4 and f8_e4m3 experts on a CUDA device, in the steps of a backend.
 #pragma once
 
 #include "backends/cuda_moe/grouped_plan.hpp"
@@ -16,6 +16,7 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
 
 // The kernels' words for a layer that was not refused.
 CellFormat format_of(const MoeProblem& problem);
+bool has_row_scales(const MoeProblem& problem);
 MoeF4Rule rule_of(const MoeProblem& problem);
 StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens);
 // Of the halves of fc1 and fc2.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/convert.hpp"
+
 namespace fewbit::cuda {
 namespace {
 
@@ -47,6 +49,13 @@ Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std:
     }
     out.push_back(static_cast<std::uint8_t>(zero));
   }
+  return out;
+}
+
+Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor) {
+  const TensorView& view = tensor.scales.view;
+  std::vector<float> out(view.bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(view.dtype)));
+  FEWBIT_TRY(convert_to_f32(view.dtype, view.bytes, out));
   return out;
 }
 
@@ -94,9 +103,59 @@ CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, i
   return from;
 }
 
-std::array<float, 3> globals_of(const ExpertWeights& expert) {
-  const QuantizedTensor& first = expert.gate ? *expert.gate : expert.up;
-  return {first.global_scale, expert.up.global_scale, expert.down.global_scale};
+Result<F8Parts> f8_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
+  const Dims half = matrix == 0 ? half1(problem) : half2(problem);
+  F8Parts parts;
+  CudaF8Source& source = parts.source;
+  source.rows = half.n;
+  source.depth = half.k;
+  for (int h = 0; h < 2; ++h) {
+    const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
+    source.codes[h] = bytes_of(tensor.codes) + row * half.k;
+    source.first_row[h] = row;
+    if (format_of(problem).f8 != F8Scales::block) continue;
+    FEWBIT_TRY(parts.scales[h], scales_in_f32(tensor));
+    source.scales[h] = parts.scales[h].data();
+  }
+  return parts;
+}
+
+Result<std::vector<float>> row_scales_of(const ExpertWeights& expert) {
+  std::vector<float> out;
+  if (expert.gate) {
+    FEWBIT_TRY(out, scales_in_f32(*expert.gate));
+  }
+  for (const QuantizedTensor* tensor : {&expert.up, &expert.down}) {
+    FEWBIT_TRY(const std::vector<float> scales, scales_in_f32(*tensor));
+    out.insert(out.end(), scales.begin(), scales.end());
+  }
+  return out;
+}
+
+Error nan_code(const MoeProblem& problem) {
+  return Error{ErrorCode::unsupported, "e4m3 codes that are NaN", problem.where};
+}
+
+namespace {
+
+// A scale of the whole tensor is one more factor.
+Result<float> global_of(const QuantizedTensor& tensor) {
+  const Scheme& scheme = tensor.scheme;
+  if (scheme.weight != DType::f8_e4m3 || scheme.scale->granularity.rows != 0) {
+    return tensor.global_scale;
+  }
+  FEWBIT_TRY(const std::vector<float> scales, scales_in_f32(tensor));
+  return tensor.global_scale * scales.front();
+}
+
+}  // namespace
+
+Result<std::array<float, 3>> globals_of(const ExpertWeights& expert) {
+  std::array<float, 3> out{};
+  FEWBIT_TRY(out[0], global_of(expert.gate ? *expert.gate : expert.up));
+  FEWBIT_TRY(out[1], global_of(expert.up));
+  FEWBIT_TRY(out[2], global_of(expert.down));
+  return out;
 }
 
 std::int64_t bias_count(const MoeProblem& problem) {

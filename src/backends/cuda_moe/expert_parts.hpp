@@ -7,6 +7,7 @@
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "layout/cuda_f4_pack.hpp"
+#include "layout/cuda_f8_pack.hpp"
 #include "layout/cuda_int4_pack.hpp"
 
 namespace fewbit::cuda {
@@ -23,8 +24,18 @@ struct Int4Parts {
 };
 Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
 
+// The same of e4m3 matrices: scales of blocks in f32, or none. Their codes may hold NaN.
+struct F8Parts {
+  CudaF8Source source;
+  std::vector<float> scales[2];
+};
+Result<F8Parts> f8_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
+// [both halves of fc1, hidden] of e4m3 matrices with scales of rows.
+Result<std::vector<float>> row_scales_of(const ExpertWeights& expert);
+Error nan_code(const MoeProblem& problem);
+
 // Gate (without one: up), up, down.
-std::array<float, 3> globals_of(const ExpertWeights& expert);
+Result<std::array<float, 3>> globals_of(const ExpertWeights& expert);
 
 // [both halves of fc1, hidden]; what has no bias has zeros. Error invalid_argument: a bias of
 // another size.

@@ -45,7 +45,9 @@ Result<void> check(const StreamShape& shape) {
 
 // Routes an expert from which on the grouped kernels were the faster ones, for layers of about that
 // hidden_size. At 7168 the streaming kernel's shared memory holds only its narrowest form.
-std::int64_t from_routes(std::int64_t hidden_size) {
+std::int64_t from_routes(CellKind kind, std::int64_t hidden_size) {
+  // Both read about as fast, and the grouped kernels read weights once.
+  if (kind == CellKind::f8) return 5;
   if (hidden_size <= 2400) return 15;
   if (hidden_size <= 3400) return 16;
   return hidden_size <= 5400 ? 18 : 10;
@@ -57,7 +59,7 @@ std::int64_t from_routes(std::int64_t hidden_size) {
 int grouped_item_width(const StreamShape& shape) {
   const std::int64_t routes = shape.tokens * shape.top_k;
   if (routes < 20 * shape.experts) return 32;
-  return routes < 40 * shape.experts || shape.scaled_sums ? 64 : grouped_item_rows;
+  return routes < 40 * shape.experts || scaled_sums(shape.kind) ? 64 : grouped_item_rows;
 }
 
 Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& card, int item_rows) {
@@ -98,7 +100,7 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
 
 bool runs_grouped(const StreamShape& shape) {
   if (!check(shape)) return false;
-  std::int64_t from = from_routes(shape.hidden_size);
+  std::int64_t from = from_routes(shape.kind, shape.hidden_size);
   // The streaming kernel has only its narrowest form for these.
   if (!shape.plain) from = std::min<std::int64_t>(from, 10);
   return shape.tokens * shape.top_k >= from * shape.experts;

@@ -39,17 +39,14 @@ class Filler {
   }
 
   // The small parts of the next expert.
-  void add(const std::array<float, 3>& globals, std::span<const float> biases,
-           const ScaleRange& range) {
+  void add(const std::array<float, 3>& globals, std::span<const float> rows,
+           std::span<const float> biases, const ScaleRange& range) {
     const float factor = f4_global_factor(format_of(problem_));
     globals1_.push_back(globals[0] * factor);
     globals1_.push_back(globals[1] * factor);
     globals2_.push_back(globals[2] * factor);
-    const auto first = static_cast<std::size_t>(2 * half1(problem_).n);
-    if (!biases.empty()) {
-      bias1_.insert(bias1_.end(), biases.begin(), biases.begin() + static_cast<long>(first));
-      bias2_.insert(bias2_.end(), biases.begin() + static_cast<long>(first), biases.end());
-    }
+    add_halves(rows, rows1_, rows2_);
+    add_halves(biases, bias1_, bias2_);
     grouped_ = grouped_ && grouped_takes(problem_, range);
   }
 
@@ -65,6 +62,10 @@ class Filler {
     }
     FEWBIT_TRY(weights_.globals1, upload(globals1_));
     FEWBIT_TRY(weights_.globals2, upload(globals2_));
+    if (!rows1_.empty()) {
+      FEWBIT_TRY(weights_.rows1, upload(rows1_));
+      FEWBIT_TRY(weights_.rows2, upload(rows2_));
+    }
     if (!bias1_.empty()) {
       FEWBIT_TRY(weights_.bias1, upload(bias1_));
       FEWBIT_TRY(weights_.bias2, upload(bias2_));
@@ -86,6 +87,14 @@ class Filler {
 
  private:
   explicit Filler(const MoeProblem& problem) : problem_(problem) {}
+  // What rows of fc1 and of fc2 have, behind those of the experts before.
+  void add_halves(std::span<const float> values, std::vector<float>& first,
+                  std::vector<float>& second) const {
+    if (values.empty()) return;
+    const auto of_first = values.first(static_cast<std::size_t>(2 * half1(problem_).n));
+    first.insert(first.end(), of_first.begin(), of_first.end());
+    second.insert(second.end(), values.begin() + std::ssize(of_first), values.end());
+  }
   Result<device::Buffer> upload(const std::vector<float>& values) const {
     const auto bytes = std::as_bytes(std::span(values));
     FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(bytes.size(), stream()));
@@ -99,7 +108,7 @@ class Filler {
   LayerWeights weights_;
   std::uint64_t bytes1_ = 0;
   std::uint64_t bytes2_ = 0;
-  std::vector<float> globals1_, globals2_, bias1_, bias2_;
+  std::vector<float> globals1_, globals2_, rows1_, rows2_, bias1_, bias2_;
   bool grouped_ = true;
 };
 
@@ -110,8 +119,24 @@ class ExpertPacker {
       : problem_(problem), stream_(stream) {}
 
   Result<void> pack(const ExpertWeights& expert, int matrix, std::byte* to) {
-    return format_of(problem_).kind == CellKind::int4 ? pack_int4(expert, matrix, to)
-                                                      : pack_f4(expert, matrix, to);
+    switch (format_of(problem_).kind) {
+      case CellKind::int4:
+        return pack_int4(expert, matrix, to);
+      case CellKind::f8:
+        return pack_f8(expert, matrix, to);
+      default:
+        return pack_f4(expert, matrix, to);
+    }
+  }
+  // After all experts: waits for them. Error unsupported: a code was NaN.
+  Result<void> check() const {
+    if (nan_.size() == 0) return {};
+    std::uint32_t nan = 0;
+    FEWBIT_TRY(
+        device::copy_to_host(std::as_writable_bytes(std::span(&nan, 1)), nan_.data(), stream_));
+    FEWBIT_TRY(stream_.synchronize());
+    if (nan != 0) return nan_code(problem_);
+    return {};
   }
 
  private:
@@ -153,6 +178,31 @@ class ExpertPacker {
                          problem_.where + ", packing an expert");
   }
 
+  Result<void> pack_f8(const ExpertWeights& expert, int matrix, std::byte* to) {
+    if (nan_.size() == 0) {
+      FEWBIT_TRY(nan_, device::Buffer::allocate(sizeof(std::uint32_t), stream_));
+      FEWBIT_TRY(device::fill(nan_.data(), 0, nan_.size(), stream_));
+    }
+    FEWBIT_TRY(F8Parts parts, f8_parts_of(problem_, expert, matrix));
+    CudaF8Source& from = parts.source;
+    for (int h = 0; h < 2; ++h) {
+      auto& memory = memory_[matrix];
+      const auto codes = static_cast<std::size_t>(from.rows * from.depth);
+      FEWBIT_TRY(from.codes[h], copy(from.codes[h], codes, memory[h]));
+      if (parts.scales[h].empty()) continue;
+      FEWBIT_TRY(const std::uint8_t* const scales,
+                 copy(reinterpret_cast<const std::uint8_t*>(parts.scales[h].data()),
+                      sizeof(float) * parts.scales[h].size(), memory[2 + h]));
+      from.scales[h] = reinterpret_cast<const float*>(scales);
+    }
+    const PackF8Args args{.first = from,
+                          .count = 1,
+                          .to = reinterpret_cast<std::uint8_t*>(to),
+                          .nan = nan_.as<std::uint32_t>()};
+    return device::check(launch_pack_f8(args, stream_.handle()),
+                         problem_.where + ", packing an expert");
+  }
+
   Result<const std::uint8_t*> copy(const std::uint8_t* from, std::size_t bytes,
                                    device::Buffer& to) const {
     if (to.size() < bytes) {
@@ -165,6 +215,7 @@ class ExpertPacker {
   const MoeProblem& problem_;
   const device::Stream& stream_;
   device::Buffer memory_[2][6];
+  device::Buffer nan_;
 };
 
 }  // namespace
@@ -175,8 +226,9 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const M
   FEWBIT_TRY(check_same_plan(own, plan, problem.where));
   FEWBIT_TRY(check_memory(plan, memory, problem.where));
   FEWBIT_TRY(Filler filler, Filler::create(problem));
-  std::vector<float> biases(problem.biases ? static_cast<std::size_t>(bias_count(problem))
-                                           : std::size_t{0});
+  const auto count = static_cast<std::size_t>(bias_count(problem));
+  std::vector<float> biases(problem.biases ? count : std::size_t{0});
+  std::vector<float> rows(has_row_scales(problem) ? count : std::size_t{0});
   for (std::int64_t e = 0; e < problem.num_experts; ++e) {
     const auto& shares = memory.experts[static_cast<std::size_t>(e)];
     const auto share = [&](const char* name) {
@@ -189,12 +241,15 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const M
     if (problem.biases) {
       std::memcpy(biases.data(), share("biases").data(), biases.size() * sizeof(float));
     }
+    if (!rows.empty()) {
+      std::memcpy(rows.data(), share("row_scales").data(), rows.size() * sizeof(float));
+    }
     ScaleRange range;
-    if (format_of(problem).kind != CellKind::int4) {
+    if (!format_of(problem).scaled_sums()) {
       range = {.least = static_cast<std::uint8_t>(share("scale_range")[0]),
                .most = static_cast<std::uint8_t>(share("scale_range")[1])};
     }
-    filler.add(globals, biases, range);
+    filler.add(globals, rows, biases, range);
   }
   return filler.finish();
 }
@@ -211,9 +266,15 @@ Result<std::unique_ptr<PreparedMoe>> prepare_on_device(const MoeProblem& problem
     if (problem.biases) {
       FEWBIT_TRY(biases, biases_of(problem, expert));
     }
-    const bool f4 = format_of(problem).kind != CellKind::int4;
-    filler.add(globals_of(expert), biases, f4 ? scale_range(expert) : ScaleRange{});
+    std::vector<float> rows;
+    if (has_row_scales(problem)) {
+      FEWBIT_TRY(rows, row_scales_of(expert));
+    }
+    FEWBIT_TRY(const auto globals, globals_of(expert));
+    filler.add(globals, rows, biases,
+               format_of(problem).scaled_sums() ? ScaleRange{} : scale_range(expert));
   }
+  FEWBIT_TRY(packer.check());
   return filler.finish();
 }
 

@@ -212,8 +212,8 @@ Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shap
     if (most * units * (plan.blocks + 1) >= std::int64_t{1} << 32) continue;
     plan.counters = plan.max_items + 2;
     if (fit(plan, format, shape, card, split1, split2)) return plan;
-    // Pieces that can't be shorter, without the room for sums.
-    if (tiles == 1 && format.cell_multiple() > 1 && fit(plan, format, shape, card, 1, 1)) {
+    // Their pieces are long: without the room for sums.
+    if (tiles == 1 && format.scaled_sums() && fit(plan, format, shape, card, 1, 1)) {
       return plan;
     }
   }

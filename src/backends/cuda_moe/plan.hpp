@@ -17,8 +17,8 @@ struct StreamShape {
   std::int64_t intermediate_size = 0;
   bool gated = true;
   bool swiglu = true;
-  bool plain = true;         // is_plain() and no biases
-  bool scaled_sums = false;  // of the weights' format
+  bool plain = true;  // is_plain() and no biases
+  CellKind kind = CellKind::nvfp4;
 
   // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.
   std::int64_t rows1() const { return gated ? intermediate_size : intermediate_size / 2; }

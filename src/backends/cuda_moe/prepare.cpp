@@ -54,12 +54,37 @@ void pack_int4_cells(const CudaInt4Form& form, const CudaInt4Source& from,
   }
 }
 
+// False: a code is NaN.
+bool pack_f8_cells(const CudaF8Source& from, std::span<std::byte> to) {
+  const Dims half{.n = from.rows, .k = from.depth};
+  std::byte* at = to.data();
+  bool nan = false;
+  for (std::int64_t unit = 0; unit < CudaF8Cells::units(half); ++unit) {
+    for (std::int64_t cell = 0; cell < CudaF8Cells::cells(half); ++cell) {
+      for (int word = 0; word < 256; ++word) {
+        const std::uint32_t codes = cuda_f8_codes(from, unit, cell, word);
+        const std::uint32_t bits = cuda_f8_word(codes);
+        nan = nan || cuda_f8_nan(codes);
+        std::memcpy(at + 4 * word, &bits, sizeof(bits));
+      }
+      const float scales[4] = {cuda_f8_scale(from, unit, cell, 0),
+                               cuda_f8_scale(from, unit, cell, 1), 0.0F, 0.0F};
+      std::memcpy(at + 1024, scales, sizeof(scales));
+      at += CudaF8Cells::cell_bytes;
+    }
+  }
+  return !nan;
+}
+
 Result<void> pack_matrix(const MoeProblem& problem, const ExpertWeights& expert, int matrix,
                          std::span<std::byte> to) {
   const CellFormat format = format_of(problem);
   if (format.kind == CellKind::int4) {
     FEWBIT_TRY(const Int4Parts parts, int4_parts_of(problem, expert, matrix));
     pack_int4_cells(format.int4, parts.source, to);
+  } else if (format.kind == CellKind::f8) {
+    FEWBIT_TRY(const F8Parts parts, f8_parts_of(problem, expert, matrix));
+    if (!pack_f8_cells(parts.source, to)) return nan_code(problem);
   } else if (format.kind == CellKind::nvfp4) {
     pack_cells<CudaF4Cells<16>>(source_of(problem, expert, matrix), to);
   } else {
@@ -74,6 +99,8 @@ const char* scale_format_of(const CellFormat& format) {
       return "s0e5m3";
     case CellKind::mxfp4:
       return "f8_e8m0";
+    case CellKind::f8:
+      return "f32";
     case CellKind::int4:
       break;
   }
@@ -112,7 +139,10 @@ Result<MoePlan> plan_moe(const MoeProblem& problem) {
   if (problem.biases) {
     FEWBIT_TRY(add_small(plan, problem, "biases", DType::f32, bias_count(problem)));
   }
-  if (format_of(problem).kind != CellKind::int4) {
+  if (has_row_scales(problem)) {
+    FEWBIT_TRY(add_small(plan, problem, "row_scales", DType::f32, bias_count(problem)));
+  }
+  if (!format_of(problem).scaled_sums()) {
     FEWBIT_TRY(add_small(plan, problem, "scale_range", DType::u8, 2));
   }
   return plan;
@@ -126,13 +156,17 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
   for (int matrix = 0; matrix < 2; ++matrix) {
     FEWBIT_TRY(pack_matrix(problem, expert, matrix, span(matrix == 0 ? "gate_up" : "down")));
   }
-  const std::array<float, 3> globals = globals_of(expert);
+  FEWBIT_TRY(const auto globals, globals_of(expert));
   std::memcpy(span("global_scales").data(), globals.data(), sizeof(globals));
   if (problem.biases) {
     FEWBIT_TRY(const std::vector<float> biases, biases_of(problem, expert));
     std::memcpy(span("biases").data(), biases.data(), biases.size() * sizeof(float));
   }
-  if (format_of(problem).kind == CellKind::int4) return {};
+  if (has_row_scales(problem)) {
+    FEWBIT_TRY(const std::vector<float> scales, row_scales_of(expert));
+    std::memcpy(span("row_scales").data(), scales.data(), scales.size() * sizeof(float));
+  }
+  if (format_of(problem).scaled_sums()) return {};
   const ScaleRange range = scale_range(expert);
   span("scale_range")[0] = std::byte{range.least};
   span("scale_range")[1] = std::byte{range.most};

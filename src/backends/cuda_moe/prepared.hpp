@@ -30,6 +30,7 @@ class SharedScratch {
 struct LayerWeights {
   device::Buffer gate_up, down;       // [experts]
   device::Buffer globals1, globals2;  // f32 [experts, 2], [experts]; with f4_global_factor
+  device::Buffer rows1, rows2;        // scales of rows, as the biases; or none
   device::Buffer bias1, bias2;        // f32 [experts, 2, rows of a half], [experts, hidden]
 };
 

@@ -125,6 +125,8 @@ MoeF4Args Moe::kernel_args(const CallArgs& call) const {
   args.w2 = weights_.down.as<std::uint8_t>();
   args.global13 = weights_.globals1.as<float>();
   args.global2 = weights_.globals2.as<float>();
+  args.row_scale13 = weights_.rows1.as<float>();
+  args.row_scale2 = weights_.rows2.as<float>();
   args.bias13 = weights_.bias1.as<float>();
   args.bias2 = weights_.bias2.as<float>();
   args.x = call.x;

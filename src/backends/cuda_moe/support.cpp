@@ -41,8 +41,9 @@ std::optional<CellFormat> check_weights(const MoeProblem& problem, std::vector<R
 // Sizes that one of the kernels takes.
 void check_sizes(const MoeProblem& problem, const CellFormat& format, const DeviceInfo& device,
                  bool runs, std::vector<Refusal>& refusals) {
-  // Of int4 the last group may be cut.
-  const std::int64_t group = format.kind == CellKind::mxfp4 ? 32 : 16;
+  // Of int4 the last group may be cut; of f8 the 16 rows of a unit share a scale.
+  const bool by_32 = format.kind == CellKind::mxfp4 || format.kind == CellKind::f8;
+  const std::int64_t group = by_32 ? 32 : 16;
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"hidden_size", problem.hidden_size}, {"intermediate_size", problem.intermediate_size}};
   bool divisible = true;
@@ -75,6 +76,11 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
 
 CellFormat format_of(const MoeProblem& problem) {
   return cells_of(problem.gate_up).value_or(CellFormat{});
+}
+
+bool has_row_scales(const MoeProblem& problem) {
+  const CellFormat format = format_of(problem);
+  return format.kind == CellKind::f8 && format.f8 == F8Scales::row;
 }
 
 MoeF4Rule rule_of(const MoeProblem& problem) {
@@ -111,7 +117,7 @@ StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens) {
   shape.gated = f4_gated(rule.activation);
   shape.swiglu = rule.activation == F4Activation::swiglu;
   shape.plain = is_plain(rule) && !problem.biases;
-  shape.scaled_sums = format_of(problem).scaled_sums();
+  shape.kind = format_of(problem).kind;
   return shape;
 }
 
@@ -163,8 +169,9 @@ std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, 
 const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
-        "NVFP4, MXFP4 and INT4 experts on a CUDA device, every activation, biases; no dense layers",
-    .layout = "cuda_f4_cells, cuda_int4_cells",
+        "NVFP4, MXFP4, INT4 and FP8 experts on a CUDA device, every activation, biases; no dense "
+        "layers",
+    .layout = "cuda_f4_cells, cuda_int4_cells, cuda_f8_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,
     .linear_refusals = cuda::linear_refusals,

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/checked.hpp"
-#include "layout/cuda_f4_cells.hpp"
+#include "layout/cuda_f8_cells.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -49,11 +49,32 @@ std::vector<Refusal> int4_refusals(const std::string& which, const Scheme& schem
   return refusals;
 }
 
+bool is_f8(const Scheme& scheme) {
+  return scheme.weight == DType::f8_e4m3 && scheme.scale && !scheme.ggml_type &&
+         !scheme.pre_quant_scale && !scheme.zero_points && scheme.act_order == ActOrder::none;
+}
+
+std::optional<F8Scales> f8_scales_of(const Scheme& scheme) {
+  const DType scale = scheme.scale->dtype;
+  if (scale != DType::f32 && scale != DType::bf16 && scale != DType::f16) return std::nullopt;
+  const Granularity& shape = scheme.scale->granularity;
+  constexpr std::int64_t block = CudaF8Cells::block;
+  if (shape == Granularity{.rows = block, .cols = block}) return F8Scales::block;
+  if (shape == Granularity{.rows = 1, .cols = 0}) return F8Scales::row;
+  if (shape == Granularity{.rows = 0, .cols = 0}) return F8Scales::tensor;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<CellFormat> cells_of(const Scheme& scheme) {
   if (is_f4(scheme, DType::f8_e4m3, 16)) return nvfp4_cells;
   if (is_f4(scheme, DType::f8_e8m0, 32)) return mxfp4_cells;
+  if (is_f8(scheme)) {
+    const std::optional<F8Scales> scales = f8_scales_of(scheme);
+    if (!scales) return std::nullopt;
+    return CellFormat{.kind = CellKind::f8, .f8 = *scales};
+  }
   if (!is_int4(scheme) || !int4_refusals("", scheme).empty()) return std::nullopt;
   CellFormat format{.kind = CellKind::int4, .int4 = {}};
   format.int4.scale_cells = scheme.scale->granularity.cols % 128 == 0 ? 4 : 1;
@@ -72,11 +93,13 @@ void weight_refusals(const std::string& which, const Scheme& scheme,
   }
   refusals.push_back({Reason::weight,
                       which + " in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale a group "
-                              "of 32, or in int4 with scales",
+                              "of 32, in int4 with scales, or in e4m3 with f32, bf16 or f16 scales "
+                              "a block of 128x128, a row or the tensor",
                       scheme_text(scheme)});
 }
 
 const char* layout_name(const CellFormat& format) {
+  if (format.kind == CellKind::f8) return "cuda_f8_cells";
   return format.kind == CellKind::int4 ? "cuda_int4_cells" : "cuda_f4_cells";
 }
 

@@ -89,7 +89,9 @@ __device__ __forceinline__ void dequantize_cell(const uint4& codes, std::uint32_
 struct F4E4m3 {
   static constexpr int scale_bytes = 64;  // of a cell
   static constexpr int cell_bytes = 512 + scale_bytes;
-  static constexpr bool quads = false;
+  static constexpr bool own_pieces = false;
+  static constexpr bool row_scales = false;
+  static constexpr int narrow_warpgroups = 4;
   static constexpr bool scaled_sums = false;
   static constexpr bool scaled_activations = false;
 
@@ -155,7 +157,9 @@ struct F4E4m3 {
 struct F4E8m0 {
   static constexpr int scale_bytes = 32;
   static constexpr int cell_bytes = 512 + scale_bytes;
-  static constexpr bool quads = false;
+  static constexpr bool own_pieces = false;
+  static constexpr bool row_scales = false;
+  static constexpr int narrow_warpgroups = 4;
   static constexpr bool scaled_sums = false;
   static constexpr bool scaled_activations = true;
 

@@ -19,6 +19,38 @@ struct Int4Header {
   std::uint32_t zeros;
 };
 
+template <int tiles>
+__device__ __forceinline__ void add_scaled(CellSums<tiles>& sums, const CellSums<tiles>& part,
+                                           const float (&scale)[2][2]) {
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums.value[m][t][i] = fmaf(scale[m][i / 2], part.value[m][t][i], sums.value[m][t][i]);
+      }
+    }
+  }
+}
+
+// A cell's products with the tokens of all tiles.
+template <int tiles>
+__device__ __forceinline__ void multiply_cell(CellSums<tiles>& sums,
+                                              const std::uint32_t (&a)[2][2][4],
+                                              const std::uint8_t* tokens, int token_stride,
+                                              int lane) {
+#pragma unroll
+  for (int t = 0; t < tiles; ++t) {
+    const uint4 b = *reinterpret_cast<const uint4*>(tokens + t * token_stride + lane * 16);
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      multiply_add(sums.value[m][t], a[m][0], b.x, b.y);
+      multiply_add(sums.value[m][t], a[m][1], b.z, b.w);
+    }
+  }
+}
+
 // (word & 0x000F000F) | 0x43004300 as one operation, which the compiler makes two of.
 __device__ __forceinline__ std::uint32_t code_pair(std::uint32_t word, std::uint32_t exponents) {
   std::uint32_t pair;
@@ -27,7 +59,10 @@ __device__ __forceinline__ std::uint32_t code_pair(std::uint32_t word, std::uint
 }
 
 struct Int4Cells {
-  static constexpr bool quads = true;
+  // Loops over the cells of a piece by themselves.
+  static constexpr bool own_pieces = true;
+  static constexpr bool row_scales = false;
+  static constexpr int narrow_warpgroups = 3;
   static constexpr bool scaled_activations = false;
   // Scales are multiplied into sums.
   static constexpr bool scaled_sums = true;
@@ -124,61 +159,49 @@ struct Int4Cells {
       }
     }
   }
-};
 
-template <int tiles>
-__device__ __forceinline__ void add_scaled(CellSums<tiles>& sums, const CellSums<tiles>& part,
-                                           const float (&scale)[2][2]) {
-#pragma unroll
-  for (int m = 0; m < 2; ++m) {
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        sums.value[m][t][i] = fmaf(scale[m][i / 2], part.value[m][t][i], sums.value[m][t][i]);
-      }
-    }
-  }
-}
-
-// One quad, whose cells share a header or have one each.
-template <int tiles, bool shared_header>
-__device__ __forceinline__ void run_quad(CellSums<tiles>& sums, const std::uint8_t* quad,
-                                         const std::uint8_t* tokens, int token_stride, int lane,
-                                         const CellFormat& format) {
-  const int header_bytes = format.int4.header_bytes();
-  Int4Header header = Int4Cells::load_header(quad, lane, format);
-  std::uint32_t zero[2][2];
-  Int4Cells::zero_pairs(header, zero);
-  CellSums<tiles> part = {};
+  // One quad, whose cells share a header or have one each.
+  template <int tiles, bool shared_header>
+  static __device__ __forceinline__ void run_quad(CellSums<tiles>& sums, const std::uint8_t* quad,
+                                                  const std::uint8_t* tokens, int token_stride,
+                                                  int lane, const CellFormat& format) {
+    const int header_bytes = format.int4.header_bytes();
+    Int4Header header = load_header(quad, lane, format);
+    std::uint32_t zero[2][2];
+    zero_pairs(header, zero);
+    CellSums<tiles> part = {};
 #pragma unroll(tiles == 1 ? 4 : 1)
-  for (int cell = 0; cell < 4; ++cell) {
-    if (!shared_header && cell > 0) {
-      header = Int4Cells::load_header(quad + cell * (header_bytes + 512), lane, format);
-      Int4Cells::zero_pairs(header, zero);
-      part = {};
-    }
-    const int headers = shared_header ? 1 : cell + 1;
-    const uint4 codes =
-        *reinterpret_cast<const uint4*>(quad + headers * header_bytes + cell * 512 + lane * 16);
-    std::uint32_t a[2][2][4];
-    Int4Cells::dequantize(codes, zero, a);
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) {
-      const uint4 b =
-          *reinterpret_cast<const uint4*>(tokens + cell * 512 + t * token_stride + lane * 16);
-#pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        multiply_add(part.value[m][t], a[m][0], b.x, b.y);
-        multiply_add(part.value[m][t], a[m][1], b.z, b.w);
+    for (int cell = 0; cell < 4; ++cell) {
+      if (!shared_header && cell > 0) {
+        header = load_header(quad + cell * (header_bytes + 512), lane, format);
+        zero_pairs(header, zero);
+        part = {};
+      }
+      const int headers = shared_header ? 1 : cell + 1;
+      const uint4 codes =
+          *reinterpret_cast<const uint4*>(quad + headers * header_bytes + cell * 512 + lane * 16);
+      std::uint32_t a[2][2][4];
+      dequantize(codes, zero, a);
+      multiply_cell<tiles>(part, a, tokens + cell * 512, token_stride, lane);
+      if (!shared_header || cell == 3) {
+        float scale[2][2];
+        scale_values(header, format, scale);
+        add_scaled(sums, part, scale);
       }
     }
-    if (!shared_header || cell == 3) {
-      float scale[2][2];
-      Int4Cells::scale_values(header, format, scale);
-      add_scaled(sums, part, scale);
+  }
+
+  template <int tiles>
+  static __device__ __forceinline__ void run_piece(CellSums<tiles>& sums, const std::uint8_t* piece,
+                                                   int /*cells: 4*/, const std::uint8_t* tokens,
+                                                   int token_stride, int lane,
+                                                   const CellFormat& format) {
+    if (format.int4.scale_cells == 4) {
+      run_quad<tiles, true>(sums, piece, tokens, token_stride, lane, format);
+    } else {
+      run_quad<tiles, false>(sums, piece, tokens, token_stride, lane, format);
     }
   }
-}
+};
 
 }  // namespace fewbit::cuda

@@ -21,21 +21,27 @@
 namespace fewbit::cuda {
 
 // How the weights of a layer lie in cells: e2m1 codes with an e4m3 scale for 16 k or an e8m0 scale
-// for 32 (layout cuda_f4_cells), or int4 codes with 16-bit scales (cuda_int4_cells).
-enum class CellKind { nvfp4, mxfp4, int4 };
+// for 32 (layout cuda_f4_cells), int4 codes with 16-bit scales (cuda_int4_cells), or e4m3 codes
+// with an f32 scale for blocks of 128 x 128, for a row, or only a global one (cuda_f8_cells).
+enum class CellKind { nvfp4, mxfp4, int4, f8 };
+// The kernels multiply scales into sums rather than into weights, and have fewer registers left.
+constexpr bool scaled_sums(CellKind kind) { return kind == CellKind::int4 || kind == CellKind::f8; }
+// What e4m3 codes have beside a global scale.
+enum class F8Scales { block, row, tensor };
 struct CellFormat {
   CellKind kind = CellKind::nvfp4;
-  CudaInt4Form int4 = {};   // of int4
-  bool f16_scales = false;  // of int4; else bf16
+  CudaInt4Form int4 = {};         // of int4
+  bool f16_scales = false;        // of int4; else bf16
+  F8Scales f8 = F8Scales::block;  // of f8
   bool operator==(const CellFormat&) const = default;
 
   // Cells of 32 k come in multiples of so many.
   constexpr int cell_multiple() const { return kind == CellKind::int4 ? 4 : 1; }
   constexpr int cell_bytes() const {
-    return kind == CellKind::nvfp4 ? 576 : kind == CellKind::mxfp4 ? 544 : int4.quad_bytes() / 4;
+    if (kind == CellKind::int4) return int4.quad_bytes() / 4;
+    return kind == CellKind::nvfp4 ? 576 : kind == CellKind::mxfp4 ? 544 : 1040;
   }
-  // The kernels multiply scales into sums rather than into weights, and have fewer registers left.
-  constexpr bool scaled_sums() const { return kind == CellKind::int4; }
+  constexpr bool scaled_sums() const { return cuda::scaled_sums(kind); }
   constexpr int most_token_tiles() const { return scaled_sums() ? 2 : 4; }
 };
 inline constexpr CellFormat nvfp4_cells{.kind = CellKind::nvfp4};
@@ -66,6 +72,8 @@ struct MoeF4Args {
   const std::uint8_t* w2 = nullptr;        // [experts], down
   const float* global13 = nullptr;         // [experts, 2] gate, up; with f4_global_factor
   const float* global2 = nullptr;          // [experts]; likewise
+  const float* row_scale13 = nullptr;      // of f8: [experts, 2, rows of a half] or none
+  const float* row_scale2 = nullptr;       // [experts, hidden] or none
   const float* bias13 = nullptr;           // [experts, 2, rows of a half] or none
   const float* bias2 = nullptr;            // [experts, hidden] or none
   const void* x = nullptr;                 // bf16 [tokens, hidden]; |x| < 2^63 for e8m0_k32
@@ -84,7 +92,7 @@ struct MoeF4Args {
 // What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7, or
 // sums times 2^-62.
 constexpr float f4_global_factor(const CellFormat& format) {
-  if (format.kind == CellKind::int4) return 1.0F;
+  if (format.scaled_sums()) return 1.0F;
   return format.kind == CellKind::nvfp4 ? 0x1p7F : 0x1p62F;
 }
 

@@ -76,6 +76,8 @@ int launch_moe_f4_grouped(const CellFormat& format, const GroupedPlan& plan, con
       return launch<F4E8m0>(plan, with, scratch, on);
     case CellKind::int4:
       return launch<Int4Cells>(plan, with, scratch, on);
+    case CellKind::f8:
+      return launch<F8Cells>(plan, with, scratch, on);
   }
   return cudaErrorInvalidValue;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/f4_cell.cuh"
+#include "kernels/cuda/f8_cell.cuh"
 #include "kernels/cuda/grouped_rows.cuh"
 #include "kernels/cuda/int4_cell.cuh"
 #include "kernels/cuda/moe_f4_grouped.hpp"
@@ -20,7 +21,7 @@ namespace fewbit::cuda {
 template <class Format, int rows>
 struct GroupedTile {
   static constexpr int item_rows = rows;
-  static constexpr int warpgroups = rows > 32 ? 2 : Format::scaled_sums ? 3 : 4;
+  static constexpr int warpgroups = rows > 32 ? 2 : Format::narrow_warpgroups;
   static constexpr int width = rows <= 32 ? 16 : rows / 4;  // products are 1 to 4 times as wide
   static constexpr int units = 4 * warpgroups;              // a warp each
   static constexpr int threads = (warpgroups + 1) * 128;
@@ -335,6 +336,22 @@ __device__ __forceinline__ void store_product_rows(const GroupedPlan& plan, cons
   }
 }
 
+// A lane's rows of both halves by their scales, where there are any.
+template <int columns>
+__device__ __forceinline__ void scale_row_sums(const float* scales, int expert, int rows_half,
+                                               int unit, GroupedSums<columns>& sums) {
+  if (scales == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = unit * 16 + threadIdx.x % 32 / 4 + i % 2 * 8;
+    const float scale = __ldg(scales + (2LL * expert + i / 2) * rows_half + row);
+#pragma unroll
+    for (int j = 0; j < columns / 2; ++j) {
+      if (j / 2 % 2 == i % 2) sums.value[i / 2][j] *= scale;
+    }
+  }
+}
+
 // A consumer warpgroup's part of a tile.
 template <class Format, class Tile, bool first, int columns>
 __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Args& args,
@@ -349,6 +366,10 @@ __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Arg
     multiply_tile<Format, Tile, columns>(sums, m.depth / grouped_step, barriers, ring, place);
   }
   if (unit >= m.units) return;
+  if constexpr (Format::row_scales) {
+    scale_row_sums<columns>(first ? args.row_scale13 : args.row_scale2, item.expert,
+                            first ? plan.inner : plan.hidden / 2, unit, sums);
+  }
   const auto* row_weight = at<float>(scratch, plan.row_weight_at);
   if (first) {
     store_activated_rows<columns>(plan, args, item, unit, row_weight,

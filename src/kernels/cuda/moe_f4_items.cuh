@@ -71,6 +71,25 @@ __device__ __forceinline__ void stage_tokens(const StreamMatrix& m, const ItemOu
   }
 }
 
+// A lane's rows of both halves by their scales, where there are any.
+template <int tiles>
+__device__ __forceinline__ void scale_rows(const StreamMatrix& m, const MoeF4Args& args, int matrix,
+                                           int expert, CellSums<tiles>& sums, int unit, int lane) {
+  const float* scales = matrix == 0 ? args.row_scale13 : args.row_scale2;
+  if (scales == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = unit * 16 + lane / 4 + i % 2 * 8;
+    if (row >= m.rows_half) continue;
+    const float scale = __ldg(scales + (2LL * expert + i / 2) * m.rows_half + row);
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+      sums.value[i / 2][t][i % 2 * 2] *= scale;
+      sums.value[i / 2][t][i % 2 * 2 + 1] *= scale;
+    }
+  }
+}
+
 // silu(gate) * up of 16 rows -> activated rows.
 template <int tiles>
 __device__ __forceinline__ void store_silu(const StreamMatrix& m, const ItemOutput& item,

@@ -59,6 +59,8 @@ int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4A
       return launch<F4E8m0>(plan, with, on);
     case CellKind::int4:
       return launch<Int4Cells>(plan, with, on);
+    case CellKind::f8:
+      return launch<F8Cells>(plan, with, on);
   }
   return cudaErrorInvalidValue;
 }

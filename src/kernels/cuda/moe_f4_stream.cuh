@@ -11,6 +11,7 @@
 #include "kernels/cuda/block_routing.cuh"
 #include "kernels/cuda/copy_stream.cuh"
 #include "kernels/cuda/f4_cell.cuh"
+#include "kernels/cuda/f8_cell.cuh"
 #include "kernels/cuda/int4_cell.cuh"
 #include "kernels/cuda/moe_f4.hpp"
 #include "kernels/cuda/moe_f4_items.cuh"
@@ -108,12 +109,9 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
       const std::uint8_t* codes = copies.ring + place.slot * plan.slot_bytes;
       const std::uint8_t* rows = tokens + cell * 512;
       const int cells = min(m.piece_cells, end - cell);
-      if constexpr (Format::quads) {
-        if (args.format.int4.scale_cells == 4) {
-          run_quad<tiles, true>(sums, codes, rows, m.cells * 512, lane, args.format);
-        } else {
-          run_quad<tiles, false>(sums, codes, rows, m.cells * 512, lane, args.format);
-        }
+      if constexpr (Format::own_pieces) {
+        Format::template run_piece<tiles>(sums, codes, cells, rows, m.cells * 512, lane,
+                                          args.format);
       } else if (cells == stream_piece_cells) {
         run_cells<Format, tiles, stream_piece_cells>(sums, codes, rows, m.cells * 512, lane);
       } else {
@@ -136,6 +134,9 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
       continue;
     }
     const int unit = state.next - item.unit_begin;
+    if constexpr (Format::row_scales) {
+      scale_rows<tiles>(m, args, state.matrix, item.expert, sums, unit, lane);
+    }
     if (state.matrix == 0) {
       if constexpr (plain) {
         store_silu<tiles>(m, item, sums, unit, static_cast<__nv_bfloat16*>(args.activated), lane);

@@ -71,7 +71,40 @@ __global__ void __launch_bounds__(threads) pack_int4(const __grid_constant__ Cud
   }
 }
 
+// One cell a block and step.
+__global__ void __launch_bounds__(threads) pack_f8(const __grid_constant__ PackF8Args args) {
+  const Dims half = {.n = args.first.rows, .k = args.first.depth};
+  const std::int64_t units = CudaF8Cells::units(half);
+  const std::int64_t cells = CudaF8Cells::cells(half);
+  for (std::int64_t c = blockIdx.x; c < args.count * units * cells; c += gridDim.x) {
+    const std::int64_t expert = c / (units * cells);
+    CudaF8Source from = args.first;
+    for (int m = 0; m < 2; ++m) {
+      from.codes[m] += expert * args.codes_stride;
+      if (from.scales[m] != nullptr) from.scales[m] += expert * args.scales_stride;
+    }
+    auto* to = reinterpret_cast<std::uint32_t*>(args.to + c * CudaF8Cells::cell_bytes);
+    const int i = static_cast<int>(threadIdx.x);
+    for (int word = i; word < 256; word += threads) {
+      const std::uint32_t codes = cuda_f8_codes(from, c / cells % units, c % cells, word);
+      to[word] = cuda_f8_word(codes);
+      if (args.nan != nullptr && cuda_f8_nan(codes)) *args.nan = 1;
+    }
+    if (i >= 4) continue;
+    to[256 + i] =
+        i < 2 ? __float_as_uint(cuda_f8_scale(from, c / cells % units, c % cells, i)) : 0U;
+  }
+}
+
 }  // namespace
+
+int launch_pack_f8(const PackF8Args& args, void* stream) {
+  const Dims half = {.n = args.first.rows, .k = args.first.depth};
+  const std::int64_t cells = args.count * CudaF8Cells::units(half) * CudaF8Cells::cells(half);
+  const auto blocks = static_cast<unsigned>(cells < 4096 ? cells : 4096);
+  if (blocks != 0) pack_f8<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(args);
+  return cudaGetLastError();
+}
 
 int launch_pack_int4(const CudaInt4Form& form, const PackInt4Args& args, void* stream) {
   const Dims half = {.n = args.first.rows, .k = args.first.depth};

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/moe_f4.hpp"
+#include "layout/cuda_f8_pack.hpp"
 #include "layout/cuda_int4_pack.hpp"
 
 namespace fewbit::cuda {
@@ -37,5 +38,17 @@ struct PackInt4Args {
 };
 
 int launch_pack_int4(const CudaInt4Form& form, const PackInt4Args& args, void* stream);
+
+// The same for f8_e4m3 matrices and layout cuda_f8_cells; strides in elements.
+struct PackF8Args {
+  CudaF8Source first;
+  long long codes_stride = 0;
+  long long scales_stride = 0;
+  int count = 0;
+  std::uint8_t* to = nullptr;
+  std::uint32_t* nan = nullptr;  // becomes 1 where a code is NaN; or none
+};
+
+int launch_pack_f8(const PackF8Args& args, void* stream);
 
 }  // namespace fewbit::cuda
