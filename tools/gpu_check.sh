@@ -28,23 +28,27 @@ fi
 cd "$here"
 export LD_LIBRARY_PATH=$here/lib
 failed=0
-# The tests of a program side by side: most of their time goes into exact arithmetic on the CPU.
-shards() {
+# COMMAND…, or shards COMMAND…: the tests of a program side by side, since most of their time goes into
+# exact arithmetic on the CPU.
+run() {
+  if [ "$1" != shards ]; then
+    timeout 200 "$@"
+    return
+  fi
+  shift
   local shard pids=() status=0
   for shard in 0 1 2 3 4 5 6 7; do
     GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard timeout 200 "$@" &
     pids+=($!)
   done
   for shard in "${pids[@]}"; do wait "$shard" || status=1; done
-  return $status
+  return "$status"
 }
 step() {
   printf '== %s\n' "$*"
   local log
   log=$(mktemp)
-  local run=(timeout 200 "$@")
-  [ "$1" = shards ] && run=("$@")
-  if "${run[@]}" >"$log" 2>&1; then
+  if run "$@" >"$log" 2>&1; then
     tail -n 4 "$log"
   else
     failed=1
