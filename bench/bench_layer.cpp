@@ -235,8 +235,25 @@ std::string limits_text(const MachineLimits& limits) {
   if (limits.fma_flops_per_second == 0) {
     return fmt::format("a copy on the card moves {:.1f} GB/s", limits.read_bytes_per_second * 1e-9);
   }
-  return fmt::format("{}, read {:.1f} GB/s, FMA {:.3f} TFLOP/s", counted(limits.threads, "thread"),
-                     limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12);
+  std::string text =
+      fmt::format("{}, read {:.1f} GB/s, FMA {:.3f} TFLOP/s", counted(limits.threads, "thread"),
+                  limits.read_bytes_per_second * 1e-9, limits.fma_flops_per_second * 1e-12);
+  if (limits.tile_flops_per_second != 0) {
+    text += fmt::format(", tiles {:.2f} TFLOP/s", limits.tile_flops_per_second * 1e-12);
+  }
+  return text;
+}
+
+// Fractions of the arithmetic's limits, and their titles.
+std::string arithmetic_titles(const MachineLimits& limits) {
+  return std::string(limits.fma_flops_per_second == 0 ? "" : "   of FMA") +
+         (limits.tile_flops_per_second == 0 ? "" : " of tiles");
+}
+std::string arithmetic_text(const LayerTiming& timing, const MachineLimits& limits) {
+  std::string text;
+  if (limits.fma_flops_per_second != 0) text = fmt::format(" {:>8.2f}", timing.of_fma(limits));
+  if (limits.tile_flops_per_second != 0) text += fmt::format(" {:>8.2f}", timing.of_tiles(limits));
+  return text;
 }
 
 }  // namespace
@@ -252,12 +269,12 @@ std::string bench_text(const LayerBench& bench) {
       static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
       rate_text(static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds));
   text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9}{}\n", "tokens", "ms", "GB/s",
-                      fma ? "of read" : "of copy", "TFLOP/s", fma ? "   of FMA" : "");
+                      fma ? "of read" : "of copy", "TFLOP/s", arithmetic_titles(limits));
   for (const LayerTiming& t : bench.timings) {
-    text += fmt::format(
-        "  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g}{}\n", t.tokens, t.seconds * 1e3,
-        rate_text(t.bytes_per_second()), t.bytes_per_second() / limits.read_bytes_per_second,
-        t.flops_per_second() * 1e-12, fma ? fmt::format(" {:>8.2f}", t.of_fma(limits)) : "");
+    text += fmt::format("  {:>6} {:>10.3f} {:>8} {:>8.2f} {:>9.3g}{}\n", t.tokens, t.seconds * 1e3,
+                        rate_text(t.bytes_per_second()),
+                        t.bytes_per_second() / limits.read_bytes_per_second,
+                        t.flops_per_second() * 1e-12, arithmetic_text(t, limits));
   }
   return text;
 }

@@ -20,6 +20,7 @@ struct MachineLimits {
   int threads = 1;
   double read_bytes_per_second = 0;  // of memory far larger than the caches, one stream a thread
   double fma_flops_per_second = 0;   // f32 multiply-adds of the device's level; 0: not measured
+  double tile_flops_per_second = 0;  // products of bf16 tiles; 0: the device has none
 };
 // Takes about a second and half a GiB of memory. Error limit when that can't be had.
 Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor);
@@ -62,6 +63,10 @@ struct LayerTiming {
   // 0 where multiply-adds aren't measured.
   double of_fma(const MachineLimits& limits) const {
     return limits.fma_flops_per_second == 0 ? 0 : flops_per_second() / limits.fma_flops_per_second;
+  }
+  double of_tiles(const MachineLimits& limits) const {
+    return limits.tile_flops_per_second == 0 ? 0
+                                             : flops_per_second() / limits.tile_flops_per_second;
   }
 };
 

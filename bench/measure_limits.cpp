@@ -22,10 +22,12 @@ double seconds_since(Clock::time_point start) {
 struct Loops {
   FmaLoopFn* fma;
   ReadLoopFn* read;
+  FmaLoopFn* tiles = nullptr;
 };
 
 Loops loops_of(IsaLevel level) {
-  if (level >= IsaLevel::avx512) return {fma_loop_avx512, read_loop_avx512};
+  if (level == IsaLevel::amx) return {fma_loop_avx512, read_loop_avx512, tile_loop_amx};
+  if (level == IsaLevel::avx512) return {fma_loop_avx512, read_loop_avx512};
   if (level == IsaLevel::avx2) return {fma_loop_avx2, read_loop_avx2};
   return {fma_loop_generic, read_loop_generic};
 }
@@ -37,14 +39,14 @@ struct alignas(64) Sink {
   std::int64_t flops = 0;
 };
 
-double fma_rate(const Loops& loops, std::span<Sink> sinks, Executor& executor) {
-  constexpr std::int64_t loop_rounds = 4'000'000;
+double flop_rate(FmaLoopFn* loop, std::int64_t loop_rounds, std::span<Sink> sinks,
+                 Executor& executor) {
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto start = Clock::now();
     parallel_for(executor, static_cast<int>(sinks.size()), [&](int i) {
       Sink& sink = sinks[static_cast<std::size_t>(i)];
-      sink.flops = loops.fma(loop_rounds, &sink.sum);
+      sink.flops = loop(loop_rounds, &sink.sum);
     });
     const double seconds = seconds_since(start);
     double flops = 0;
@@ -80,7 +82,9 @@ Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executo
   return MachineLimits{
       .threads = executor.threads(),
       .read_bytes_per_second = read_rate(loops, sinks, executor, memory.data()),
-      .fma_flops_per_second = fma_rate(loops, sinks, executor),
+      .fma_flops_per_second = flop_rate(loops.fma, 4'000'000, sinks, executor),
+      .tile_flops_per_second =
+          loops.tiles == nullptr ? 0 : flop_rate(loops.tiles, 400'000, sinks, executor),
   };
 }
 

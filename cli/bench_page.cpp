@@ -25,6 +25,9 @@ Json timing_json(const bench::LayerBench& layer, const bench::LayerTiming& timin
   out.set("flops_per_second", timing.flops_per_second());
   out.set("fraction_of_read_limit", timing.bytes_per_second() / layer.limits.read_bytes_per_second);
   out.set("fraction_of_fma_limit", timing.flops_per_second() / layer.limits.fma_flops_per_second);
+  if (layer.limits.tile_flops_per_second != 0) {
+    out.set("fraction_of_tile_limit", timing.of_tiles(layer.limits));
+  }
   if (const double* there = seconds_there(other, layer, timing)) {
     out.set("other_median_seconds", *there);
     out.set("times_as_fast_as_other", *there / timing.seconds);
@@ -74,6 +77,9 @@ Json layer_json(const bench::LayerBench& layer, const OtherRun& other) {
   limits.set("threads", layer.limits.threads);
   limits.set("read_bytes_per_second", layer.limits.read_bytes_per_second);
   limits.set("fma_f32_flops_per_second", layer.limits.fma_flops_per_second);
+  if (layer.limits.tile_flops_per_second != 0) {
+    limits.set("tile_bf16_flops_per_second", layer.limits.tile_flops_per_second);
+  }
   Json out;
   out.set("shape", layer.shape.name);
   out.set("hidden_size", layer.shape.hidden_size);

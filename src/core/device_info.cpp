@@ -69,7 +69,7 @@ Error unknown_name(const char* what, std::string_view name, const std::vector<st
 
 std::vector<std::string> built_for() {
 #if defined(__x86_64__)
-  return {"generic", "avx2", "avx512"};
+  return {"generic", "avx2", "avx512", "amx"};
 #else
   return {"generic"};
 #endif

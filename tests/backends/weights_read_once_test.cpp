@@ -39,7 +39,7 @@ class WatchedLayer {
         globals_(weights_.experts.size()) {
     PreparedMemory memory;
     for (std::size_t e = 0; e < weights_.experts.size(); ++e) memory.experts.push_back(place(e));
-    layer_ = *cpu::open_moe(level, problem_, plan_, std::move(memory));
+    layer_ = *cpu::open_moe(cpu::kernels_of(level), problem_, plan_, std::move(memory));
   }
 
   // How often each page of expert e was opened: [e][page].

@@ -56,6 +56,14 @@ TEST_P(MachineLimits, TheReadLoopReadsEveryByte) {
   EXPECT_EQ(loops_of(GetParam()).read(bytes.data(), std::ssize(bytes)), 0U);
 }
 
+// Every sum of a tile grows by 32 a round, from what the sink was.
+TEST(MachineLimitsOfTiles, CountEveryProduct) {
+  FEWBIT_SKIP_UNUSABLE(IsaLevel::amx);
+  float sink = 3.0F;
+  EXPECT_EQ(tile_loop_amx(500, &sink), std::int64_t{500} * 4 * 16 * 16 * 32 * 2);
+  EXPECT_EQ(sink, 8 * (3.0F + 500 * 32));
+}
+
 FEWBIT_INSTANTIATE_LEVELS(MachineLimits);
 
 }  // namespace

@@ -2,7 +2,7 @@
 """What fewbit's own backends need (docs/backends.md, "Those that run here").
 
 The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
-size, 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
+size and NF3 (but for those with tiles, amx), 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
 backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, int4
 in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a scale for
@@ -36,6 +36,10 @@ def own_cpu(level, x):
     need = Needs(x)
     if need.on("cpu") and LEVELS.index(x.device) < LEVELS.index(level):
         need.add("isa", level[4:], x.device[4:])
+    if level == "cpu:amx" and (x.key in ("plain", "nf3") or x.key == "gguf" and x.blocks in KEPT):
+        for which in ("gate and up", "down"):
+            need.add("weight", f"{which} in e2m1, u2, int4, int8 or e4m3 with scales",
+                     scheme_words(x, x.name.split("/")[1]))
     if x.key == "plain":
         return need
     if x.key == "gguf" and x.blocks not in BLOCKS:
@@ -84,7 +88,8 @@ def own_cuda(x):
 
 
 def own_order(x):
-    levels = [("cpu_avx512", "cpu:avx512"), ("cpu_avx2", "cpu:avx2"), ("cpu_generic", "cpu:generic")]
+    levels = [("cpu_amx", "cpu:amx"), ("cpu_avx512", "cpu:avx512"), ("cpu_avx2", "cpu:avx2"),
+              ("cpu_generic", "cpu:generic")]
     rows = [(name, lambda layer, at=level: own_cpu(at, layer), True) for name, level in levels]
     rows = [("cuda_moe", own_cuda, True)] + rows
     return rows + [("reference", lambda layer: Needs(layer).cpu(), True)]

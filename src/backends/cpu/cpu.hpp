@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CPU backend in a row for each instruction-set level: same rules, layouts and run, other
-// kernels.
+// One CPU backend in a row for each instruction-set level: same layouts, other kernels. All run any
+// activations and plain weights but amx, which multiplies packed weights and bf16 by tiles.
 #pragma once
 
+#include "backends/cpu/kernel_table.hpp"
 #include "select/backend.hpp"
 
 namespace fewbit {
 
-extern const Backend cpu_avx512_backend, cpu_avx2_backend, cpu_generic_backend;
+extern const Backend cpu_amx_backend, cpu_avx512_backend, cpu_avx2_backend, cpu_generic_backend;
 
 namespace cpu {
 
@@ -21,10 +22,11 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to);
 Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& plan,
                                     ConstExpertSpans from);
-Result<std::unique_ptr<PreparedMoe>> open_moe(IsaLevel level, const MoeProblem& problem,
+Result<std::unique_ptr<PreparedMoe>> open_moe(const Kernels& kernels, const MoeProblem& problem,
                                               const MoePlan& plan, PreparedMemory memory);
 // Errors: invalid_argument (sizes), limit (memory).
-Result<std::unique_ptr<PreparedLinear>> prepare_linear(IsaLevel level, const LinearProblem& problem,
+Result<std::unique_ptr<PreparedLinear>> prepare_linear(const Kernels& kernels,
+                                                       const LinearProblem& problem,
                                                        const QuantizedTensor& weight,
                                                        Executor& executor);
 

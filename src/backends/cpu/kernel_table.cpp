@@ -28,6 +28,15 @@ constexpr Kernels avx512_kernels = {
     .f16_rows = f16_rows_avx512,
     .f32_rows = f32_rows_avx512,
 };
+constexpr Kernels amx_kernels = {
+    .level = IsaLevel::amx,
+    .backend = "cpu_amx",
+    .lane16 = lane16_avx512,
+    .bf16_rows = bf16_rows_avx512,
+    .f16_rows = f16_rows_avx512,
+    .f32_rows = f32_rows_avx512,
+    .tiles = lane16_amx,
+};
 
 constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_load_ordered_bf16,
                                                panel_store_bf16, round_bf16, 2};
@@ -39,6 +48,7 @@ constexpr PanelConversions f32_conversions = {panel_load_f32, panel_load_ordered
 }  // namespace
 
 const Kernels& kernels_of(IsaLevel level) {
+  if (level == IsaLevel::amx) return amx_kernels;
   if (level == IsaLevel::avx512) return avx512_kernels;
   return level == IsaLevel::avx2 ? avx2_kernels : generic_kernels;
 }

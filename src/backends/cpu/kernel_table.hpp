@@ -4,6 +4,7 @@
 
 #include "fewbit/selection.hpp"
 #include "kernels/cpu/lane16.hpp"
+#include "kernels/cpu/lane16_tiles.hpp"
 #include "kernels/cpu/panel.hpp"
 #include "kernels/cpu/plain_rows.hpp"
 
@@ -16,9 +17,11 @@ struct Kernels {
   PlainRowsFn* bf16_rows;
   PlainRowsFn* f16_rows;
   PlainRowsFn* f32_rows;
+  // Not null: products of packed weights run on tiles, with bf16 activations.
+  Lane16TilesOf* tiles = nullptr;
 };
 
-// level: generic, avx2 or avx512.
+// level: generic, avx2, avx512 or amx.
 const Kernels& kernels_of(IsaLevel level);
 // dtype: bf16, f16 or f32, as the support rules guarantee.
 PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype);

@@ -35,6 +35,7 @@ Matrix Matrix::open(const Kernels& kernels, const Scheme& scheme, Dims dims,
     return matrix;
   }
   matrix.packed_kernel_ = kernels.lane16(form->codes);
+  if (kernels.tiles != nullptr) matrix.tiles_ = kernels.tiles(form->codes);
   matrix.packed_ = {.codes = bytes_of(bytes.codes),
                     .scales = bytes_of(bytes.scales),
                     .zeros = form->zeros ? bytes_of(bytes.zeros) : nullptr,
@@ -52,13 +53,19 @@ Matrix Matrix::open(const Kernels& kernels, const Scheme& scheme, Dims dims,
   return matrix;
 }
 
+Lane16Blocks Matrix::packed_from(std::int64_t first) const {
+  Lane16Blocks part = packed_;
+  part.codes += first * code_bytes_;
+  part.scales += first * scale_bytes_;
+  if (part.zeros != nullptr) part.zeros += first * zero_bytes_;
+  part.blocks -= first;
+  return part;
+}
+
 void Matrix::multiply(std::int64_t first, std::int64_t count, const float* x, int tokens,
                       float* y) const {
   if (packed_kernel_ != nullptr) {
-    Lane16Blocks part = packed_;
-    part.codes += first * code_bytes_;
-    part.scales += first * scale_bytes_;
-    if (part.zeros != nullptr) part.zeros += first * zero_bytes_;
+    Lane16Blocks part = packed_from(first);
     part.blocks = count;
     packed_kernel_(part, x, tokens, y);
     return;

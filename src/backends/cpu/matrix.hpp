@@ -31,7 +31,12 @@ class Matrix {
   // Rows [16 first, 16 (first + count)) times a panel: y is the panel of those rows.
   void multiply(std::int64_t first, std::int64_t count, const float* x, int tokens, float* y) const;
 
+  // The kernel for tiles and the blocks from `first` on, of a packed matrix.
+  Lane16TilesFn* tiles() const { return tiles_; }
+  Lane16Blocks packed_from(std::int64_t first) const;
+
  private:
+  Lane16TilesFn* tiles_ = nullptr;
   Lane16Fn* packed_kernel_ = nullptr;
   PlainRowsFn* plain_kernel_ = nullptr;
   Lane16Blocks packed_;

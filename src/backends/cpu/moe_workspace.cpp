@@ -33,11 +33,11 @@ class Pieces {
 };
 
 // One description for the size and for the pieces, so that they can't disagree.
-std::optional<std::int64_t> lay_out(const MoeProblem& problem, std::int64_t tokens,
+std::optional<std::int64_t> lay_out(const MoeProblem& problem, Operand operand, std::int64_t tokens,
                                     std::byte* memory, MoeWorkspace& workspace) {
   const auto routes = checked_mul(tokens, std::int64_t{problem.top_k});
-  const auto per_route = [&](std::int64_t features) {
-    const auto padded = checked_round_up(features, std::int64_t{16});
+  const auto per_route = [&](std::int64_t features, std::int64_t step = 16) {
+    const auto padded = checked_round_up(features, step);
     return routes && padded ? checked_mul(*routes, *padded) : std::nullopt;
   };
   const std::int64_t experts = problem.num_experts;
@@ -51,16 +51,24 @@ std::optional<std::int64_t> lay_out(const MoeProblem& problem, std::int64_t toke
   pieces.take(routes ? checked_add(experts, *routes / max_panel_tokens) : std::nullopt,
               workspace.panels);
   pieces.take(routes, workspace.hidden_amax);
-  pieces.take(per_route(problem.hidden_size), workspace.hidden);
-  pieces.take(per_route(problem.intermediate_size), workspace.activated);
+  if (operand == Operand::panels) {
+    pieces.take(per_route(problem.hidden_size), workspace.hidden);
+    pieces.take(per_route(problem.intermediate_size), workspace.activated);
+    return pieces.used();
+  }
+  pieces.take(per_route(problem.hidden_size, tile_k), workspace.hidden_tiles);
+  pieces.take(per_route(problem.intermediate_size, tile_k), workspace.activated_tiles);
+  const auto out = checked_add(problem.hidden_size, std::int64_t{16});
+  pieces.take(out ? per_route(*out) : std::nullopt, workspace.outputs);
   return pieces.used();
 }
 
 }  // namespace
 
-Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, std::int64_t tokens) {
+Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, Operand operand,
+                                          std::int64_t tokens) {
   MoeWorkspace unused;
-  const auto bytes = lay_out(problem, tokens, nullptr, unused);
+  const auto bytes = lay_out(problem, operand, tokens, nullptr, unused);
   if (bytes) return static_cast<std::uint64_t>(*bytes);
   return Error{
       ErrorCode::limit,
@@ -69,10 +77,10 @@ Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, std::int64_
       problem.where};
 }
 
-MoeWorkspace moe_workspace(const MoeProblem& problem, std::int64_t tokens,
+MoeWorkspace moe_workspace(const MoeProblem& problem, Operand operand, std::int64_t tokens,
                            std::span<std::byte> memory) {
   MoeWorkspace workspace;
-  lay_out(problem, tokens, memory.data(), workspace);
+  lay_out(problem, operand, tokens, memory.data(), workspace);
   return workspace;
 }
 

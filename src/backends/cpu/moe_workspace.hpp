@@ -28,14 +28,25 @@ struct MoeWorkspace {
   std::span<std::int32_t> panel_of;     // [R] panel of a position
   std::span<Panel> panels;              // [E + R / max_panel_tokens]
   std::span<float> hidden_amax;         // [R] by position
+  // With panels:
   std::span<float> hidden;     // [R, hidden_size padded to 16] panels; later the routes' outputs
   std::span<float> activated;  // [R, intermediate_size padded to 16] panels
+  // With tiles, kernels/cpu/tile_operand.hpp:
+  std::span<std::uint16_t> hidden_tiles;     // [R, tile_row(hidden_size)]
+  std::span<std::uint16_t> activated_tiles;  // [R, tile_row(intermediate_size)]
+  std::span<float> outputs;                  // [R, output_row(hidden_size)] of the routes
 };
 
+// What products take activations as.
+enum class Operand : std::uint8_t { panels, tiles };
+// A line beside the features, so that rows of 2^n features don't meet in few sets of a cache.
+constexpr std::int64_t output_row(std::int64_t hidden_size) { return hidden_size + 16; }
+
 // Error limit when the sizes overflow.
-Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, std::int64_t tokens);
-// Precondition: memory holds moe_workspace_bytes(problem, tokens), aligned to 64.
-MoeWorkspace moe_workspace(const MoeProblem& problem, std::int64_t tokens,
+Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, Operand operand,
+                                          std::int64_t tokens);
+// Precondition: memory holds moe_workspace_bytes(…), aligned to 64.
+MoeWorkspace moe_workspace(const MoeProblem& problem, Operand operand, std::int64_t tokens,
                            std::span<std::byte> memory);
 
 }  // namespace fewbit::cpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/lane16_tiles.hpp"
 #include "kernels/cpu/panel.hpp"
 
 namespace fewbit::cpu {
@@ -13,13 +14,24 @@ namespace fewbit::cpu {
 // the limit, few enough to keep the workspace small.
 inline constexpr std::int64_t max_pass_tokens = 1024;
 
-// Panels of as equal a size as can be, so that none is left with a token or two.
-constexpr std::int64_t panels_for(std::int64_t tokens) {
-  return (tokens + max_panel_tokens - 1) / max_panel_tokens;
-}
-// First token of panel p of panels_for(tokens).
-constexpr std::int64_t panel_begin(std::int64_t tokens, std::int64_t p) {
-  return tokens * p / panels_for(tokens);
+// How tokens are cut into panels of as equal a size as can be, so that none is left with a token or
+// two: of at most `most` tokens, all but the last a multiple of `unit`, which divides `most`.
+struct PanelCut {
+  std::int64_t most = max_panel_tokens;
+  std::int64_t unit = 1;
+
+  constexpr std::int64_t panels(std::int64_t tokens) const { return (tokens + most - 1) / most; }
+  // First token of panel p of panels(tokens).
+  constexpr std::int64_t begin(std::int64_t tokens, std::int64_t p) const {
+    const std::int64_t even = tokens * p / panels(tokens);
+    return std::min(tokens, (even + unit - 1) / unit * unit);
+  }
+};
+// For tiles: as many tokens of k values as stay in the second-level cache beside the weights.
+constexpr PanelCut tile_cut(std::int64_t k) {
+  constexpr std::int64_t operand_bytes = 1 << 20;
+  const std::int64_t fit = operand_bytes / (tile_row(k) * 2) / 32 * 32;
+  return {.most = std::clamp<std::int64_t>(fit, 64, max_tile_tokens), .unit = tile_tokens};
 }
 
 struct Range {

@@ -23,10 +23,10 @@ Result<std::vector<std::int32_t>> pack(const WeightForm& form, const QuantizedTe
 
 }  // namespace
 
-Result<std::unique_ptr<PreparedLinear>> prepare_linear(IsaLevel level, const LinearProblem& problem,
+Result<std::unique_ptr<PreparedLinear>> prepare_linear(const Kernels& kernels,
+                                                       const LinearProblem& problem,
                                                        const QuantizedTensor& weight,
                                                        Executor& /*executor*/) {
-  const Kernels& kernels = kernels_of(level);
   const Dims dims{.n = weight.n, .k = weight.k};
   const auto form = form_of(weight.scheme);
   if (!form) {

@@ -285,12 +285,11 @@ Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& pl
   return expert;
 }
 
-Result<std::unique_ptr<PreparedMoe>> open_moe(IsaLevel level, const MoeProblem& problem,
+Result<std::unique_ptr<PreparedMoe>> open_moe(const Kernels& kernels, const MoeProblem& problem,
                                               const MoePlan& plan, PreparedMemory memory) {
   FEWBIT_TRY(const MoePlan own, plan_moe(problem));
   FEWBIT_TRY(check_same_plan(own, plan, problem.where));
   FEWBIT_TRY(check_memory(plan, memory, problem.where));
-  const Kernels& kernels = kernels_of(level);
   std::vector<Expert> experts;
   experts.reserve(memory.experts.size());
   for (const auto& shares : memory.experts) {
@@ -305,7 +304,8 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(IsaLevel level, const MoeProblem& 
     info.layout += fmt::format(", {}", layout_name(problem.down));
   }
   return std::unique_ptr<PreparedMoe>(
-      std::make_unique<Moe>(problem, std::move(experts), std::move(memory), std::move(info)));
+      std::make_unique<Moe>(problem, kernels.tiles != nullptr ? Operand::tiles : Operand::panels,
+                            std::move(experts), std::move(memory), std::move(info)));
 }
 
 }  // namespace fewbit::cpu

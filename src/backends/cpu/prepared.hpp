@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/matrix.hpp"
+#include "backends/cpu/moe_workspace.hpp"
 #include "core/aligned_buffer.hpp"
 #include "select/backend.hpp"
 
@@ -29,9 +30,10 @@ struct Expert {
 
 class Moe final : public PreparedMoe {
  public:
-  Moe(const MoeProblem& problem, std::vector<Expert> experts, PreparedMemory memory,
-      PreparedInfo info)
+  Moe(const MoeProblem& problem, Operand operand, std::vector<Expert> experts,
+      PreparedMemory memory, PreparedInfo info)
       : problem_(problem),
+        operand_(operand),
         experts_(std::move(experts)),
         owners_(std::move(memory.owners)),
         info_(std::move(info)) {}
@@ -42,6 +44,7 @@ class Moe final : public PreparedMoe {
 
  private:
   MoeProblem problem_;
+  Operand operand_;
   std::vector<Expert> experts_;
   std::vector<std::shared_ptr<const void>> owners_;
   PreparedInfo info_;

@@ -1,76 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "backends/cpu/panels.hpp"
+#include "backends/cpu/multiply_tiles.hpp"
 #include "backends/cpu/prepared.hpp"
 #include "core/checked.hpp"
 
 namespace fewbit::cpu {
 namespace {
 
-// Blocks of 16 rows whose results wait on the stack for their conversion.
-constexpr std::int64_t chunk_blocks = 8;
 // Elements of x below which waking threads to convert them costs more than it saves.
 constexpr std::int64_t serial_elements = 1 << 15;
 
-// One pass: up to max_pass_tokens rows of x.
+// One pass: up to max_pass_tokens rows of x, in panels.
 struct Pass {
   const LinearProblem& problem;
   const Matrix& matrix;
   const std::int32_t* order;  // of the columns; nullptr: as they are
+  PanelCut cut;
   std::int64_t tokens;
   const std::uint8_t* x;
   std::uint8_t* y;
-  float* panels;  // [tokens, k padded to 16]
+  std::byte* panels;
 
-  std::int64_t padded_k() const { return blocks_of(problem.k) * 16; }
+  std::int64_t panel_count() const { return cut.panels(tokens); }
+  Range panel(std::int64_t p) const { return {cut.begin(tokens, p), cut.begin(tokens, p + 1)}; }
 
-  void load(Range tokens_of_share) const {
-    const PanelConversions& from = conversions_of(problem.activation_dtype);
-    for (std::int64_t p = 0; p < panels_for(tokens); ++p) {
-      const Range panel{panel_begin(tokens, p), panel_begin(tokens, p + 1)};
-      const std::int64_t last = std::min(panel.end, tokens_of_share.end);
-      for (std::int64_t t = std::max(panel.begin, tokens_of_share.begin); t < last; ++t) {
-        const std::uint8_t* row = x + t * problem.k * from.element_bytes;
-        float* to = panels + panel.begin * padded_k() + (t - panel.begin) * 16;
-        const auto size = static_cast<int>(panel.end - panel.begin);
-        if (order != nullptr)
-          from.load_ordered(row, order, problem.k, size, to);
-        else
-          from.load(row, problem.k, size, to);
-      }
+  // Calls load(row of x, its panel, which of its tokens it is) for a share of the rows.
+  template <class Load>
+  void for_rows(Range tokens_of_share, const Load& load) const {
+    const std::int64_t row_bytes =
+        problem.k * conversions_of(problem.activation_dtype).element_bytes;
+    for (std::int64_t p = 0; p < panel_count(); ++p) {
+      const Range of = panel(p);
+      const std::int64_t last = std::min(of.end, tokens_of_share.end);
+      for (std::int64_t t = std::max(of.begin, tokens_of_share.begin); t < last; ++t)
+        load(x + t * row_bytes, of, t - of.begin);
     }
   }
 
-  // Blocks of output features of all tokens; weights of a chunk are reused over the panels.
-  void multiply(Range blocks) const {
-    alignas(64) float results[chunk_blocks * max_panel_tokens * 16];
-    for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
-      const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
-      for (std::int64_t p = 0; p < panels_for(tokens); ++p) {
-        const Range panel{panel_begin(tokens, p), panel_begin(tokens, p + 1)};
-        const auto size = static_cast<int>(panel.end - panel.begin);
-        matrix.multiply(b, count, panels + panel.begin * padded_k(), size, results);
-        store({b * 16, std::min(problem.n, (b + count) * 16)}, panel, results);
-      }
-    }
-  }
-
- private:
-  void store(Range features, Range panel, const float* results) const {
+  // results: of the features and the panel's tokens, 16 features a token.
+  void store(Range features, Range of, const float* results) const {
     const PanelConversions& to = conversions_of(problem.output_dtype);
-    for (std::int64_t t = panel.begin; t < panel.end; ++t) {
-      to.store(results + (t - panel.begin) * 16, features.end - features.begin,
-               static_cast<int>(panel.end - panel.begin),
+    for (std::int64_t t = of.begin; t < of.end; ++t) {
+      to.store(results + (t - of.begin) * 16, features.end - features.begin,
+               static_cast<int>(of.end - of.begin),
                y + (t * problem.n + features.begin) * to.element_bytes);
     }
   }
 };
 
+// With f32 panels.
+struct PanelPass : Pass {
+  std::int64_t padded_k() const { return blocks_of(problem.k) * 16; }
+  float* data(Range of) const { return reinterpret_cast<float*>(panels) + of.begin * padded_k(); }
+
+  void load(Range tokens_of_share) const {
+    const PanelConversions& from = conversions_of(problem.activation_dtype);
+    for_rows(tokens_of_share, [&](const std::uint8_t* row, Range of, std::int64_t t) {
+      const auto size = static_cast<int>(of.end - of.begin);
+      if (order != nullptr)
+        from.load_ordered(row, order, problem.k, size, data(of) + t * 16);
+      else
+        from.load(row, problem.k, size, data(of) + t * 16);
+    });
+  }
+
+  // Blocks of output features of all tokens; weights of a chunk are reused over the panels.
+  void multiply(Range blocks) const {
+    constexpr std::int64_t chunk_blocks = 8;  // whose results wait on the stack
+    alignas(64) float results[chunk_blocks * max_panel_tokens * 16];
+    for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
+      const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
+      for (std::int64_t p = 0; p < panel_count(); ++p) {
+        const Range of = panel(p);
+        matrix.multiply(b, count, data(of), static_cast<int>(of.end - of.begin), results);
+        store({b * 16, std::min(problem.n, (b + count) * 16)}, of, results);
+      }
+    }
+  }
+};
+
+// With tiles of bf16.
+struct TilePass : Pass {
+  std::uint16_t* data(Range of) const {
+    return reinterpret_cast<std::uint16_t*>(panels) + of.begin * tile_row(problem.k);
+  }
+
+  void load(Range tokens_of_share) const {
+    const std::int64_t row_size = tile_row(problem.k);
+    for_rows(tokens_of_share, [&](const std::uint8_t* row, Range of, std::int64_t t) {
+      const std::int64_t size = of.end - of.begin;
+      const std::int64_t rows = tile_rows(t / tile_tokens * tile_tokens, size);
+      std::uint16_t* to = data(of) + tile_place(size, row_size, t, 0);
+      if (order != nullptr)
+        tile_load_ordered(row, order, problem.k, rows, to);
+      else
+        tile_load(row, problem.k, rows, to);
+    });
+  }
+
+  // Panel by panel, which the second-level cache holds beside the weights that pass.
+  void multiply(Range blocks) const {
+    alignas(64) float results[2 * max_tile_tokens * 16];
+    for (std::int64_t p = 0; p < panel_count(); ++p) {
+      const Range of = panel(p);
+      const std::int64_t size = of.end - of.begin;
+      const std::int64_t step = 2 * max_tile_tokens / size;
+      for (std::int64_t b = blocks.begin; b < blocks.end; b += step) {
+        const Range chunk{b, std::min(b + step, blocks.end)};
+        multiply_tiles(matrix, chunk, {.x = data(of), .tokens = size},
+                       {.first = results, .token = 16, .block = size * 16});
+        store({b * 16, std::min(problem.n, chunk.end * 16)}, of, results);
+      }
+    }
+  }
+};
+
+template <class PassOfKind>
+void run_pass(const PassOfKind& pass, Executor& executor) {
+  const int workers = executor.threads();
+  if (pass.tokens * pass.problem.k < serial_elements) {
+    pass.load({0, pass.tokens});
+  } else {
+    parallel_for(executor, workers,
+                 [&](int worker) { pass.load(share(pass.tokens, worker, workers)); });
+  }
+  parallel_for(executor, workers,
+               [&](int worker) { pass.multiply(share(pass.matrix.blocks(), worker, workers)); });
+}
+
 }  // namespace
 
 Result<std::uint64_t> Linear::workspace_bytes(std::int64_t tokens) const {
-  const auto row = checked_mul(blocks_of(problem_.k), std::int64_t{16} * 4);
+  const bool tiles = matrix_.tiles() != nullptr;
+  const auto row = tiles ? checked_mul(tile_row(problem_.k), std::int64_t{2})
+                         : checked_mul(blocks_of(problem_.k), std::int64_t{16} * 4);
   const auto bytes = row ? checked_mul(*row, std::min(tokens, max_pass_tokens)) : std::nullopt;
   if (bytes) return static_cast<std::uint64_t>(*bytes);
   return Error{
@@ -82,25 +146,22 @@ Result<std::uint64_t> Linear::workspace_bytes(std::int64_t tokens) const {
 Result<void> Linear::run(const LinearArgs& args, Executor& executor) const {
   const std::int64_t x_row = problem_.k * conversions_of(problem_.activation_dtype).element_bytes;
   const std::int64_t y_row = problem_.n * conversions_of(problem_.output_dtype).element_bytes;
-  const int workers = executor.threads();
+  const bool tiles = matrix_.tiles() != nullptr;
   for (std::int64_t first = 0; first < args.tokens; first += max_pass_tokens) {
     const Pass pass{
         .problem = problem_,
         .matrix = matrix_,
         .order = order_.empty() ? nullptr : order_.data(),
+        .cut = tiles ? tile_cut(problem_.k) : PanelCut(),
         .tokens = std::min(max_pass_tokens, args.tokens - first),
         .x = reinterpret_cast<const std::uint8_t*>(args.x.bytes.data()) + first * x_row,
         .y = reinterpret_cast<std::uint8_t*>(args.y.data()) + first * y_row,
-        .panels = reinterpret_cast<float*>(args.workspace.data()),
+        .panels = args.workspace.data(),
     };
-    if (pass.tokens * problem_.k < serial_elements) {
-      pass.load({0, pass.tokens});
-    } else {
-      parallel_for(executor, workers,
-                   [&](int worker) { pass.load(share(pass.tokens, worker, workers)); });
-    }
-    parallel_for(executor, workers,
-                 [&](int worker) { pass.multiply(share(matrix_.blocks(), worker, workers)); });
+    if (tiles)
+      run_pass(TilePass{pass}, executor);
+    else
+      run_pass(PanelPass{pass}, executor);
   }
   return {};
 }

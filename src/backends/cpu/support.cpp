@@ -28,6 +28,21 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
   }
 }
 
+// What tiles multiply: codes whose values are exact in bf16, and bf16.
+void check_tiles(const char* which, const Scheme& weight, std::vector<Refusal>& refusals) {
+  const auto form = form_of(weight);
+  const bool blocks = form && form->in_blocks();
+  const bool plain = !weight.scale && is_16_or_32_bit_float(weight.weight);
+  if (!blocks && (weight.ggml_type || (!plain && weight.weight != DType::nf3))) return;
+  refusals.push_back({Reason::weight,
+                      fmt::format("{} in e2m1, u2, int4, int8 or e4m3 with scales", which),
+                      scheme_text(weight)});
+}
+void check_bf16(DType dtype, std::vector<Refusal>& refusals) {
+  if (dtype == DType::bf16) return;
+  refusals.push_back({Reason::dtype, "activations in bf16", std::string(dtype_name(dtype))});
+}
+
 void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals) {
   if (is_16_or_32_bit_float(dtype)) return;
   refusals.push_back({Reason::dtype, fmt::format("{} in bf16, f16 or f32", which),
@@ -35,14 +50,25 @@ void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals)
 }
 
 // Tokens an expert when routing is even, rounded up.
-std::string variant(const MoeProblem& problem, std::int64_t tokens) {
+std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t routes = tokens * problem.top_k;
   const std::int64_t active =
       std::clamp<std::int64_t>(routes, 1, std::max<std::int64_t>(problem.num_experts, 1));
-  const std::int64_t each = (routes + active - 1) / active;
+  return std::max<std::int64_t>((routes + active - 1) / active, 1);
+}
+
+std::string variant(const MoeProblem& problem, std::int64_t tokens) {
+  const std::int64_t each = even_tokens(problem, tokens);
   return fmt::format("panels of {} at even routing, {} a weight pass",
                      counted(std::min<std::int64_t>(each, max_panel_tokens), "token"),
-                     panels_for(std::max<std::int64_t>(each, 1)));
+                     PanelCut().panels(each));
+}
+
+std::string tile_variant(const MoeProblem& problem, std::int64_t tokens) {
+  const std::int64_t each = even_tokens(problem, tokens);
+  const PanelCut cut = tile_cut(std::max(problem.hidden_size, problem.intermediate_size));
+  return fmt::format("tiles of 16 tokens, {} at even routing, {} a weight pass",
+                     counted(std::min(each, cut.most), "token"), cut.panels(each));
 }
 
 // Codes of each kind, and beside them scales of a row or block of rows, and zero points.
@@ -73,14 +99,15 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
       .pack_expert = pack_expert,
       .open_moe =
           [](const MoeProblem& problem, const MoePlan& plan, PreparedMemory memory) {
-            return open_moe(level, problem, plan, std::move(memory));
+            return open_moe(kernels_of(level), problem, plan, std::move(memory));
           },
       .unpack_expert = unpack_expert,
       .prepare_linear =
           [](const LinearProblem& problem, const QuantizedTensor& weight,
-             const DeviceInfo& /*device*/,
-             Executor& executor) { return prepare_linear(level, problem, weight, executor); },
-      .variant = variant,
+             const DeviceInfo& /*device*/, Executor& executor) {
+            return prepare_linear(kernels_of(level), problem, weight, executor);
+          },
+      .variant = level == IsaLevel::amx ? tile_variant : variant,
       .packed_bytes = Matrix::packed_bytes,
   };
 }
@@ -93,7 +120,13 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
   check_device(level, device, refusals);
   form_refusals("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals);
   form_refusals("down", problem.down, "intermediate_size", problem.intermediate_size, refusals);
-  check_dtype("activations", problem.activation_dtype, refusals);
+  if (level == IsaLevel::amx) {
+    check_tiles("gate and up", problem.gate_up, refusals);
+    check_tiles("down", problem.down, refusals);
+    check_bf16(problem.activation_dtype, refusals);
+  } else {
+    check_dtype("activations", problem.activation_dtype, refusals);
+  }
   // A share of the columns points into groups that it holds a part of.
   const auto down = form_of(problem.down);
   if (down && down->ordered && problem.parallel.tensor > 1) {
@@ -112,13 +145,20 @@ std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& proble
   std::vector<Refusal> refusals;
   check_device(level, device, refusals);
   form_refusals("weight", problem.weight, "k", problem.k, refusals);
-  check_dtype("activations", problem.activation_dtype, refusals);
+  if (level == IsaLevel::amx) {
+    check_tiles("weight", problem.weight, refusals);
+    check_bf16(problem.activation_dtype, refusals);
+  } else {
+    check_dtype("activations", problem.activation_dtype, refusals);
+  }
   check_dtype("output", problem.output_dtype, refusals);
   return refusals;
 }
 
 }  // namespace cpu
 
+const Backend cpu_amx_backend = cpu::backend<IsaLevel::amx>(
+    "cpu_amx", "2, 4 and 8-bit weights packed, bf16 activations, AMX tiles", "amx");
 const Backend cpu_avx512_backend = cpu::backend<IsaLevel::avx512>(
     "cpu_avx512", "2 to 8-bit weights packed and 16/32-bit weights in place, AVX-512", "avx512");
 const Backend cpu_avx2_backend = cpu::backend<IsaLevel::avx2>(

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass over a MoE layer with bf16 tokens as tiles take them (kernels/cpu/tile_operand.hpp).
+#include <bit>
+
+#include "backends/cpu/moe_pass.hpp"
+#include "backends/cpu/multiply_tiles.hpp"
+#include "core/float_convert.hpp"
+
+namespace fewbit::cpu {
+namespace {
+
+// Results of gate and up, each, that wait on the stack for the activation: tokens times blocks.
+constexpr std::int64_t chunk_rows = max_tile_tokens;
+
+class TilePass : MoePass {
+ public:
+  TilePass(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
+           const MoeWorkspace& workspace)
+      : MoePass(problem, experts, args, workspace),
+        hidden_row_(tile_row(problem.hidden_size)),
+        activated_row_(tile_row(problem.intermediate_size)),
+        output_row_(output_row(problem.hidden_size)) {}
+
+  void run(Executor& executor) {
+    sort(tile_cut(std::max(problem_.hidden_size, problem_.intermediate_size)));
+    split(executor, kept_ * problem_.hidden_size, [this](int i, int n) { gather(i, n); });
+    split(executor, serial_elements, [this](int i, int n) {
+      for_blocks(blocks_of(problem_.intermediate_size), i, n, block_cost,
+                 [this](std::size_t expert, Range blocks) { fc1(expert, blocks); });
+    });
+    if (args_.amax) raise_amax(*args_.amax);
+    split(executor, serial_elements, [this](int i, int n) {
+      for_blocks(blocks_of(problem_.hidden_size), i, n, block_cost,
+                 [this](std::size_t expert, Range blocks) { fc2(expert, blocks); });
+    });
+    split(executor, kept_ * problem_.hidden_size, [this](int i, int n) {
+      combine(i, n, [this](std::int32_t position, std::int64_t block) {
+        return ws_.outputs.data() + position * output_row_ + block * 16;
+      });
+    });
+  }
+
+ private:
+  // Making tiles of a block costs as much as multiplying some 32 tokens.
+  static std::int64_t block_cost(std::int64_t tokens) { return 32 + tokens; }
+
+  void gather(int worker, int workers) const {
+    const Range positions = share(kept_, worker, workers);
+    for (std::int64_t i = positions.begin; i < positions.end; ++i) {
+      const Panel& panel = ws_.panels[at(ws_.panel_of[at(i)])];
+      const std::int64_t t = i - panel.first;
+      std::uint16_t* to = hidden_tiles(panel) + tile_place(panel.tokens, hidden_row_, t, 0);
+      const std::int64_t rows = tile_rows(t / tile_tokens * tile_tokens, panel.tokens);
+      const auto& order = experts_[expert_at(i)].hidden_order;
+      ws_.hidden_amax[at(i)] =
+          order.empty()
+              ? tile_load(hidden_of(i), problem_.hidden_size, rows, to)
+              : tile_load_ordered(hidden_of(i), order.data(), problem_.hidden_size, rows, to);
+    }
+  }
+
+  // Rows of gate and up times all tokens of the expert, panel by panel.
+  void fc1(std::size_t e, Range blocks) const {
+    alignas(64) float gate[chunk_rows * 16];
+    alignas(64) float up[chunk_rows * 16];
+    const Expert& expert = experts_[e];
+    for (const Panel& panel : panels_of(e)) {
+      const TileTokens tokens{.x = hidden_tiles(panel), .tokens = panel.tokens};
+      const std::int64_t step = chunk_rows / panel.tokens;
+      for (std::int64_t b = blocks.begin; b < blocks.end; b += step) {
+        const Range chunk{b, std::min(b + step, blocks.end)};
+        const std::int64_t count = chunk.end - b;
+        const TileResults to{
+            .first = expert.gate ? gate : up, .token = 16, .block = panel.tokens * 16};
+        if (expert.gate)
+          multiply_tiles_of_two(*expert.gate, expert.up, chunk, tokens, to, up);
+        else
+          multiply_tiles(expert.up, chunk, tokens, to);
+        weigh_and_bias(panel, count, bias_at(expert.up_bias, b), up);
+        if (expert.gate) weigh_and_bias(panel, count, bias_at(expert.gate_bias, b), gate);
+        activate_chunk(expert, panel, chunk, expert.gate ? gate : up, up);
+      }
+      if (blocks.end == blocks_of(problem_.intermediate_size)) clear_padding(panel);
+    }
+  }
+
+  // The activation of the sums, rounded to bf16, as the operand of down. Overwrites gate.
+  void activate_chunk(const Expert& expert, const Panel& panel, Range blocks, float* gate,
+                      const float* up) const {
+    const std::int64_t count = (blocks.end - blocks.begin) * panel.tokens * 16;
+    for (std::int64_t i = 0; i < count; ++i)
+      gate[i] = activate(problem_.activation.kind, gate[i], up[i], constants_);
+    std::uint16_t* to = activated_tiles(panel);
+    for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+      for (std::int64_t t = 0; t < panel.tokens; ++t, gate += 16) {
+        if (expert.activated_places.empty()) {
+          tile_store_half(gate, to + tile_place(panel.tokens, activated_row_, t, b * 16));
+          continue;
+        }
+        for (std::int64_t lane = 0; lane < 16; ++lane) {
+          const std::int64_t k = expert.activated_places[at(b * 16 + lane)];
+          to[tile_place(panel.tokens, activated_row_, t, k)] = f32_to_bf16(gate[lane]);
+        }
+      }
+    }
+  }
+
+  // What of the last lines lies beyond the features.
+  void clear_padding(const Panel& panel) const {
+    std::uint16_t* to = activated_tiles(panel);
+    for (std::int64_t k = problem_.intermediate_size; k < activated_row_; ++k)
+      for (std::int64_t t = 0; t < panel.tokens; ++t)
+        to[tile_place(panel.tokens, activated_row_, t, k)] = 0;
+  }
+
+  // Rows of down times all tokens of the expert.
+  void fc2(std::size_t e, Range blocks) const {
+    for (const Panel& panel : panels_of(e)) {
+      float* out = ws_.outputs.data() + panel.first * output_row_;
+      multiply_tiles(experts_[e].down, blocks,
+                     {.x = activated_tiles(panel), .tokens = panel.tokens},
+                     {.first = out + blocks.begin * 16, .token = output_row_, .block = 16});
+      const std::vector<float>& bias = experts_[e].down_bias;
+      if (bias.empty()) continue;
+      for (std::int64_t t = 0; t < panel.tokens; ++t, out += output_row_)
+        for (std::int64_t i = blocks.begin * 16; i < blocks.end * 16; ++i) out[i] += bias[at(i)];
+    }
+  }
+
+  void raise_amax(const AmaxTable& table) const {
+    raise_hidden_amax(table);
+    for (std::size_t e = 0; e < experts_.size(); ++e) {
+      float& entry = table.values[amax_index(table, e) + 1];
+      const auto rows = ws_.activated_tiles.subspan(at(ws_.offsets[e] * activated_row_),
+                                                    at(ws_.counts[e] * activated_row_));
+      for (const std::uint16_t value : rows) entry = std::max(entry, std::abs(bf16_to_f32(value)));
+    }
+  }
+
+  std::uint16_t* hidden_tiles(const Panel& panel) const {
+    return ws_.hidden_tiles.data() + panel.first * hidden_row_;
+  }
+  std::uint16_t* activated_tiles(const Panel& panel) const {
+    return ws_.activated_tiles.data() + panel.first * activated_row_;
+  }
+
+  std::int64_t hidden_row_;
+  std::int64_t activated_row_;
+  std::int64_t output_row_;
+};
+
+}  // namespace
+
+void run_moe_tiles(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
+                   const MoeWorkspace& workspace, Executor& executor) {
+  TilePass(problem, experts, args, workspace).run(executor);
+}
+
+}  // namespace fewbit::cpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tokens stand for products by tiles, as bf16.
+//
+// Tiles of 16 tokens, the last one of what is left; in a tile of `rows` tokens every 32 k are
+// `rows` lines of 64 bytes, one a token. In a line every 8 k stand in the order 0 4 1 5 2 6 3 7:
+// the pairs that meet a register of lane16 codes shifted by 4 i, whose words hold k = i and k = i +
+// 4 (layout/cpu_lane16.hpp). k is padded to 32 with zeros.
+#pragma once
+
+#include <cstdint>
+
+namespace fewbit {
+
+inline constexpr std::int64_t tile_tokens = 16;
+inline constexpr std::int64_t tile_k = 32;
+
+// bf16 values of one token.
+constexpr std::int64_t tile_row(std::int64_t k) { return (k + tile_k - 1) / tile_k * tile_k; }
+// Tokens of the tile that begins at `first`, of `tokens`.
+constexpr std::int64_t tile_rows(std::int64_t first, std::int64_t tokens) {
+  return tokens - first < tile_tokens ? tokens - first : tile_tokens;
+}
+// Where k stands among 8.
+constexpr std::int64_t tile_slot(std::int64_t k) { return k % 4 * 2 + k / 4; }
+// Place of (token t, k) of `tokens` tokens with rows of tile_row(k) values.
+constexpr std::int64_t tile_place(std::int64_t tokens, std::int64_t row, std::int64_t t,
+                                  std::int64_t k) {
+  const std::int64_t first = t / tile_tokens * tile_tokens;
+  const std::int64_t line = k / tile_k * tile_rows(first, tokens) + t % tile_tokens;
+  return first * row + line * tile_k + k % tile_k / 8 * 8 + tile_slot(k % 8);
+}
+
+// One token of n bf16 values, of any alignment, into its lines: `to` is its first one, aligned to
+// 64 bytes, the others follow every `rows` lines. Zeros past n. Returns the largest |x|, NaN left
+// out.
+float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, std::uint16_t* to);
+// The same with value order[i] at k = i; n is a multiple of 16.
+float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, std::int64_t n,
+                        std::int64_t rows, std::uint16_t* to);
+// 16 f32 values, rounded to bf16 (nearest, ties to even), as k = 0 to 15 or 16 to 31 of a line:
+// `to` is the first or second half of one.
+void tile_store_half(const float* values, std::uint16_t* to);
+
+}  // namespace fewbit

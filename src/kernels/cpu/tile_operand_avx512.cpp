@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every CPU with tiles has AVX-512.
+#include <bit>
+#include <cstring>
+
+#include "core/float_convert.hpp"
+#include "core/isa_region.hpp"
+#include "kernels/cpu/tile_operand.hpp"
+
+namespace fewbit {
+
+float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, std::int64_t n,
+                        std::int64_t rows, std::uint16_t* to) {
+  std::uint16_t largest = 0;
+  for (std::int64_t k = 0; k < tile_row(n); ++k) {
+    std::uint16_t bits = 0;
+    if (k < n) std::memcpy(&bits, values + std::int64_t{order[k]} * 2, 2);
+    to[k / tile_k * rows * tile_k + k % tile_k / 8 * 8 + tile_slot(k % 8)] = bits;
+    const auto magnitude = static_cast<std::uint16_t>(bits & 0x7fffU);
+    if (magnitude <= 0x7f80U && magnitude > largest) largest = magnitude;
+  }
+  return bf16_to_f32(largest);
+}
+
+}  // namespace fewbit
+
+FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2")
+
+namespace fewbit {
+namespace {
+
+// Word i of a line is value (i / 8 * 8 + order of its 8) of the row.
+__m512i line_order() {
+  const __m512i in_eight = _mm512_set1_epi64(0x0005000100040000);  // 0 4 1 5
+  const __m512i second = _mm512_set1_epi64(0x0007000300060002);    // 2 6 3 7
+  const __m512i base =
+      _mm512_setr_epi64(0, 0, 0x0008000800080008, 0x0008000800080008, 0x0010001000100010,
+                        0x0010001000100010, 0x0018001800180018, 0x0018001800180018);
+  return _mm512_or_si512(base, _mm512_mask_mov_epi64(in_eight, 0xaa, second));
+}
+
+}  // namespace
+
+float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, std::uint16_t* to) {
+  const __m512i order = line_order();
+  const __m512i infinity = _mm512_set1_epi16(0x7f80);
+  __m512i largest = _mm512_setzero_si512();
+  for (std::int64_t k = 0; k < n; k += tile_k, to += rows * tile_k) {
+    const __mmask32 mask = n - k >= tile_k ? 0xffffffffU : (1U << (n - k)) - 1;
+    const __m512i row = _mm512_maskz_loadu_epi16(mask, values + k * 2);
+    const __m512i magnitude = _mm512_and_si512(row, _mm512_set1_epi16(0x7fff));
+    const __mmask32 number = _mm512_cmple_epu16_mask(magnitude, infinity);
+    largest = _mm512_mask_max_epu16(largest, number, largest, magnitude);
+    _mm512_store_si512(to, _mm512_permutexvar_epi16(order, row));
+  }
+  // Words as floats: their order is that of the integers.
+  const __m512i odd = _mm512_and_si512(largest, _mm512_set1_epi32(static_cast<int>(0xffff0000)));
+  const __m512i all = _mm512_max_epu32(odd, _mm512_slli_epi32(largest, 16));
+  return std::bit_cast<float>(_mm512_reduce_max_epu32(all));
+}
+
+void tile_store_half(const float* values, std::uint16_t* to) {
+  const __m512i bits = _mm512_castps_si512(_mm512_loadu_ps(values));
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512 x = _mm512_castsi512_ps(bits);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+  const __m256i words = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+  const __m256i order = _mm512_castsi512_si256(line_order());
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutexvar_epi16(order, words));
+}
+
+}  // namespace fewbit
+FEWBIT_ISA_END
