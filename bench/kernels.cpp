@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/kernel_table.hpp"
 #include "core/aligned_buffer.hpp"
-#include "fewbit/selection.hpp"
-#include "kernels/cpu/lane16.hpp"
-#include "kernels/cpu/plain_rows.hpp"
+#include "core/device_info.hpp"
 
 namespace fewbit {
 namespace {
@@ -101,25 +100,19 @@ void plain_rows(benchmark::State& state, PlainRowsFn* kernel) {
   report(state, blocks * 16 * k * 2, tokens);
 }
 
-struct LevelKernels {
-  IsaLevel level;
-  Lane16KernelOf* lane16;
-  PlainRowsFn* bf16;
-};
-
 void register_all(IsaLevel most) {
-  for (const LevelKernels& l :
-       {LevelKernels{IsaLevel::avx512, lane16_avx512, bf16_rows_avx512},
-        LevelKernels{IsaLevel::avx2, lane16_avx2, bf16_rows_avx2},
-        LevelKernels{IsaLevel::generic, lane16_generic, bf16_rows_generic}}) {
-    if (l.level > most) continue;
-    const std::string level = isa_name(l.level);
+  for (const IsaLevel each :
+       {IsaLevel::avx512, IsaLevel::avx2, IsaLevel::neon, IsaLevel::generic}) {
+    if (!isa_includes(most, each)) continue;
+    const cpu::Kernels& kernels = cpu::kernels_of(each);
+    const std::string level = isa_name(each);
     for (const int tokens : {1, 2, 4, 8, 12, 24}) {
       for (const Form& form : forms)
         benchmark::RegisterBenchmark((std::string(form.name) + "_" + level).c_str(), lane16,
-                                     l.lane16, form)
+                                     kernels.lane16, form)
             ->Arg(tokens);
-      benchmark::RegisterBenchmark(("bf16_rows_" + level).c_str(), plain_rows, l.bf16)->Arg(tokens);
+      benchmark::RegisterBenchmark(("bf16_rows_" + level).c_str(), plain_rows, kernels.bf16_rows)
+          ->Arg(tokens);
     }
   }
 }

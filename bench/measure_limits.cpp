@@ -26,9 +26,14 @@ struct Loops {
 };
 
 Loops loops_of(IsaLevel level) {
+#if defined(__x86_64__)
   if (level == IsaLevel::amx) return {fma_loop_avx512, read_loop_avx512, tile_loop_amx};
   if (level == IsaLevel::avx512) return {fma_loop_avx512, read_loop_avx512};
   if (level == IsaLevel::avx2) return {fma_loop_avx2, read_loop_avx2};
+#elif defined(__aarch64__)
+  if (level == IsaLevel::neon) return {fma_loop_neon, read_loop_neon};
+#endif
+  static_cast<void>(level);
   return {fma_loop_generic, read_loop_generic};
 }
 

@@ -11,8 +11,8 @@ namespace fewbit {
 
 std::span<const Backend* const> all_backends() {
   static constexpr std::array backends{
-      &cuda_moe_backend, &cpu_amx_backend,     &cpu_avx512_backend,
-      &cpu_avx2_backend, &cpu_generic_backend, &reference_backend,
+      &cuda_moe_backend, &cpu_amx_backend,     &cpu_avx512_backend, &cpu_avx2_backend,
+      &cpu_neon_backend, &cpu_generic_backend, &reference_backend,
   };
   return backends;
 }

@@ -70,6 +70,8 @@ Error unknown_name(const char* what, std::string_view name, const std::vector<st
 std::vector<std::string> built_for() {
 #if defined(__x86_64__)
   return {"generic", "avx2", "avx512", "amx"};
+#elif defined(__aarch64__)
+  return {"generic", "neon"};
 #else
   return {"generic"};
 #endif
@@ -185,6 +187,13 @@ bool has_isa(const CpuFeatures& features, IsaLevel level) {
       return avx512 && features.amx_tile && features.amx_bf16 && features.amx_int8;
   }
   return false;
+}
+
+bool isa_includes(IsaLevel isa, IsaLevel level) {
+  if (level == IsaLevel::neon || isa == IsaLevel::neon) {
+    return level == isa || level == IsaLevel::generic;
+  }
+  return level <= isa;
 }
 
 IsaLevel best_isa(const CpuFeatures& features) {

@@ -13,6 +13,10 @@ namespace fewbit {
 // Whether these features hold all that the kernels of a level use.
 bool has_isa(const CpuFeatures& features, IsaLevel level);
 
+// Whether a CPU of level `isa` runs the kernels of a level: x86's levels include each other, NEON
+// is another architecture's.
+bool isa_includes(IsaLevel isa, IsaLevel level);
+
 // best_isa, or the level named by `cap`, which may only lower it.
 // Errors invalid_argument: unknown name (lists the known ones), a level that the machine lacks
 // (names both).

@@ -79,7 +79,9 @@ float largest_nvfp4(const Nvfp4Groups& groups) {
       code = std::max(code, static_cast<std::uint8_t>(pair & 7U));
       code = std::max(code, static_cast<std::uint8_t>(pair >> 4U & 7U));
     }
-    largest = std::fmax(largest, std::abs(f4_e2m1_to_f32(code) * step_of(groups, g)));
+    const float weight = std::abs(f4_e2m1_to_f32(code) * step_of(groups, g));
+    // NaN is no maximum, as of std::fmax, on which g++ 12 for AArch64 fails here (internal error).
+    largest = weight > largest ? weight : largest;
   }
   return largest;
 }

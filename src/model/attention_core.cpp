@@ -166,6 +166,7 @@ void run_task(const AttentionCall& call, const Task& task, Scratch& scratch) {
 }  // namespace
 
 AttentionTileFn* attention_tile_for(IsaLevel level) {
+  // On AArch64 the generic vectors are NEON's.
 #if defined(__x86_64__)
   if (level == IsaLevel::avx512 || level == IsaLevel::amx) return attention_tile_avx512;
   if (level == IsaLevel::avx2) return attention_tile_avx2;

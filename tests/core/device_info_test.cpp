@@ -106,6 +106,22 @@ TEST(IsaLevel, NamesReadBack) {
             "unknown instruction set \"sse9\", expected one of generic, neon, avx2, avx512, amx");
 }
 
+TEST(IsaLevel, OfX86IncludeEachOtherAndNotNeon) {
+  using enum IsaLevel;
+  constexpr IsaLevel levels[] = {generic, neon, avx2, avx512, amx};
+  constexpr bool runs[5][5] = {{true, false, false, false, false},  // a row a CPU
+                               {true, true, false, false, false},
+                               {true, false, true, false, false},
+                               {true, false, true, true, false},
+                               {true, false, true, true, true}};
+  for (std::size_t cpu = 0; cpu < 5; ++cpu) {
+    for (std::size_t level = 0; level < 5; ++level) {
+      EXPECT_EQ(isa_includes(levels[cpu], levels[level]), runs[cpu][level])
+          << isa_name(levels[level]) << " on " << isa_name(levels[cpu]);
+    }
+  }
+}
+
 TEST(IsaInUse, TheCapOnlyLowers) {
   CpuFeatures avx2;
   avx2.avx2 = true;
@@ -119,7 +135,10 @@ TEST(IsaInUse, TheCapOnlyLowers) {
   EXPECT_EQ(above.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(above.error().message(),
             "FEWBIT_ISA: asked for avx512, but this machine has at most avx2");
-  EXPECT_FALSE(isa_in_use(avx2, "neon"));
+  const auto foreign = isa_in_use(avx2, "neon");
+  ASSERT_FALSE(foreign);
+  EXPECT_EQ(foreign.error().message(),
+            "FEWBIT_ISA: asked for neon, but this machine has at most avx2");
   const auto unknown = isa_in_use(avx2, "AVX2");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().where, "FEWBIT_ISA");

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
+#include "backends/cpu/kernel_table.hpp"
 #include "canonical/gguf_blocks.hpp"
 #include "core/aligned_buffer.hpp"
-#include "kernels/cpu/lane16.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
 #include "layout/cpu_k_blocks.hpp"
@@ -29,11 +29,6 @@ struct BlockForm {
 };
 constexpr BlockForm forms[] = {{"q4_k", "Q4_K", Lane16Codes::q4_k, 32, 0, 2},
                                {"q6_k", "Q6_K", Lane16Codes::q6_k, 16, 208, 1}};
-
-Lane16Fn* kernel(IsaLevel level, Lane16Codes codes) {
-  if (level == IsaLevel::avx512) return lane16_avx512(codes);
-  return level == IsaLevel::avx2 ? lane16_avx2(codes) : lane16_generic(codes);
-}
 
 struct Blocks {
   Dims dims;
@@ -91,7 +86,8 @@ class Lane16Blocks256 : public ::testing::TestWithParam<std::tuple<IsaLevel, Blo
                               .group = form().group};
     GuardedFloats panel = test::panel_of(x, k, tokens);
     GuardedFloats y(weight.blocks * 16 * tokens);
-    kernel(std::get<0>(GetParam()), form().codes)(weight, panel.data(), tokens, y.data());
+    const cpu::Kernels& kernels = cpu::kernels_of(std::get<0>(GetParam()));
+    kernels.lane16(form().codes)(weight, panel.data(), tokens, y.data());
     y.expect_guards_intact();
     return y;
   }
@@ -155,8 +151,7 @@ TEST_P(Lane16Blocks256, ATokenDoesNotDependOnTheOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Lane16Blocks256,
-                         ::testing::Combine(::testing::Values(IsaLevel::generic, IsaLevel::avx2,
-                                                              IsaLevel::avx512),
+                         ::testing::Combine(::testing::ValuesIn(test::kernel_levels),
                                             ::testing::ValuesIn(forms)),
                          [](const ::testing::TestParamInfo<std::tuple<IsaLevel, BlockForm>>& test) {
                            return std::string(isa_name(std::get<0>(test.param))) + "_" +

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "backends/cpu/kernel_table.hpp"
 #include "kernels/lane16_matrix.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
@@ -47,11 +48,6 @@ constexpr Lane16Form forms[] = {
     {"mxfp8", Lane16Codes::f8_e4m3, Lane16Scale::f8_e8m0, 32},
 };
 
-Lane16Fn* kernel(IsaLevel level, Lane16Codes codes) {
-  if (level == IsaLevel::avx512) return lane16_avx512(codes);
-  return level == IsaLevel::avx2 ? lane16_avx2(codes) : lane16_generic(codes);
-}
-
 std::vector<float> random_tokens(std::int64_t count, std::mt19937& random) {
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<std::size_t>(count));
@@ -74,7 +70,8 @@ class Lane16Test : public ::testing::TestWithParam<std::tuple<IsaLevel, Lane16Fo
     const Lane16Blocks blocks = matrix.pack();
     GuardedFloats panel = test::panel_of(x, blocks.k, tokens);
     GuardedFloats y(blocks.blocks * 16 * tokens);
-    kernel(std::get<0>(GetParam()), form().codes)(blocks, panel.data(), tokens, y.data());
+    const cpu::Kernels& kernels = cpu::kernels_of(std::get<0>(GetParam()));
+    kernels.lane16(form().codes)(blocks, panel.data(), tokens, y.data());
     y.expect_guards_intact();
     panel.expect_guards_intact();
     return y;
@@ -175,8 +172,7 @@ std::string form_suffix(const ::testing::TestParamInfo<std::tuple<IsaLevel, Lane
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Lane16Test,
-                         ::testing::Combine(::testing::Values(IsaLevel::generic, IsaLevel::avx2,
-                                                              IsaLevel::avx512),
+                         ::testing::Combine(::testing::ValuesIn(test::kernel_levels),
                                             ::testing::ValuesIn(forms)),
                          form_suffix);
 

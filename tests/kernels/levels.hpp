@@ -6,14 +6,17 @@
 
 #include <string>
 
-#include "fewbit/selection.hpp"
+#include "core/device_info.hpp"
 
 namespace fewbit::test {
+
+inline constexpr IsaLevel kernel_levels[] = {IsaLevel::generic, IsaLevel::neon, IsaLevel::avx2,
+                                             IsaLevel::avx512};
 
 // Whether this CPU may run a level (FEWBIT_ISA caps it); generic always.
 inline bool usable(IsaLevel level) {
   static const Result<DeviceInfo> device = detect_cpu();
-  return level == IsaLevel::generic || (device && level <= device->isa);
+  return level == IsaLevel::generic || (device && isa_includes(device->isa, level));
 }
 
 // A skipped level says so; generic is never skipped, so every run tests something.
@@ -25,11 +28,8 @@ inline std::string level_suffix(const ::testing::TestParamInfo<IsaLevel>& info) 
   return isa_name(info.param);
 }
 
-#define FEWBIT_INSTANTIATE_LEVELS(suite)                                       \
-  INSTANTIATE_TEST_SUITE_P(                                                    \
-      Levels, suite,                                                           \
-      ::testing::Values(::fewbit::IsaLevel::generic, ::fewbit::IsaLevel::avx2, \
-                        ::fewbit::IsaLevel::avx512),                           \
-      ::fewbit::test::level_suffix)
+#define FEWBIT_INSTANTIATE_LEVELS(suite)                                                      \
+  INSTANTIATE_TEST_SUITE_P(Levels, suite, ::testing::ValuesIn(::fewbit::test::kernel_levels), \
+                           ::fewbit::test::level_suffix)
 
 }  // namespace fewbit::test

@@ -20,8 +20,13 @@ struct Loops {
 };
 
 Loops loops_of(IsaLevel level) {
+#if defined(__x86_64__)
   if (level == IsaLevel::avx512) return {fma_loop_avx512, read_loop_avx512, 16, 16, 16};
   if (level == IsaLevel::avx2) return {fma_loop_avx2, read_loop_avx2, 12, 1, 8};
+#elif defined(__aarch64__)
+  if (level == IsaLevel::neon) return {fma_loop_neon, read_loop_neon, 16, 4, 4};
+#endif
+  static_cast<void>(level);
   return {fma_loop_generic, read_loop_generic, 40, 1, 1};
 }
 
@@ -56,6 +61,7 @@ TEST_P(MachineLimits, TheReadLoopReadsEveryByte) {
   EXPECT_EQ(loops_of(GetParam()).read(bytes.data(), std::ssize(bytes)), 0U);
 }
 
+#if defined(__x86_64__)
 // Every sum of a tile grows by 32 a round, from what the sink was.
 TEST(MachineLimitsOfTiles, CountEveryProduct) {
   FEWBIT_SKIP_UNUSABLE(IsaLevel::amx);
@@ -63,6 +69,7 @@ TEST(MachineLimitsOfTiles, CountEveryProduct) {
   EXPECT_EQ(tile_loop_amx(500, &sink), std::int64_t{500} * 4 * 16 * 16 * 32 * 2);
   EXPECT_EQ(sink, 8 * (3.0F + 500 * 32));
 }
+#endif
 
 FEWBIT_INSTANTIATE_LEVELS(MachineLimits);
 

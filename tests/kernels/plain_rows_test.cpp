@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
+#include "backends/cpu/kernel_table.hpp"
 #include "core/float_convert.hpp"
 #include "fewbit/tensor.hpp"
-#include "kernels/cpu/lane16.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
 
@@ -19,16 +19,6 @@ namespace fewbit {
 namespace {
 
 using test::GuardedFloats;
-
-PlainRowsFn* kernel(IsaLevel level, DType dtype) {
-  const int column = dtype == DType::bf16 ? 0 : dtype == DType::f16 ? 1 : 2;
-  constexpr PlainRowsFn* table[3][3] = {
-      {bf16_rows_generic, f16_rows_generic, f32_rows_generic},
-      {bf16_rows_avx2, f16_rows_avx2, f32_rows_avx2},
-      {bf16_rows_avx512, f16_rows_avx512, f32_rows_avx512},
-  };
-  return table[level == IsaLevel::avx512 ? 2 : level == IsaLevel::avx2 ? 1 : 0][column];
-}
 
 // A matrix in memory at an odd address, followed by nothing: the address sanitizer sees a read past
 // its end.
@@ -81,7 +71,7 @@ class PlainRowsTest : public ::testing::TestWithParam<IsaLevel> {
                            int tokens) {
     GuardedFloats panel = test::panel_of(x, rows.k, tokens);
     GuardedFloats y((rows.rows + 15) / 16 * 16 * tokens);
-    kernel(GetParam(), dtype)(rows, panel.data(), tokens, y.data());
+    cpu::plain_rows(cpu::kernels_of(GetParam()), dtype)(rows, panel.data(), tokens, y.data());
     y.expect_guards_intact();
     return y;
   }

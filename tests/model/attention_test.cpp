@@ -157,7 +157,8 @@ TEST_P(AttentionTest, NanIsNotHidden) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, AttentionTest,
-                         testing::Values(IsaLevel::generic, IsaLevel::avx2, IsaLevel::avx512),
+                         testing::Values(IsaLevel::generic, IsaLevel::neon, IsaLevel::avx2,
+                                         IsaLevel::avx512),
                          [](const auto& level) { return isa_name(level.param); });
 
 TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {

@@ -202,8 +202,8 @@ def main():
     tables = {
         "vllm": table(vllm_order, lambda name: name in SPREAD_MODELS, DEVICES + OF_CUDA),
         "sglang": table(sglang_order, lambda name: False, ["sm_75", "sm_80", "sm_90", "sm_100"]),
-        "fewbit": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES),
-        "fewbit_kinds": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES,
+        "fewbit": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES + ["cpu:neon"]),
+        "fewbit_kinds": table(own_order, lambda name: name in SPREAD_MODELS, DEVICES + ["cpu:neon"],
                               "own_kinds.txt"),
         "flashinfer": table(flashinfer_order, lambda name: False,
                             ["sm_90", "sm_100", "sm_120"] + OF_CUDA),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fewbit's own backends need (docs/backends.md, "Those that run here").
 
-The kernels of a level run on CPUs of that level and above. They take 16 and 32-bit weights of any
-size and NF3 (but for those with tiles, amx), 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
+The kernels of a level run on CPUs of that level and, on x86, above. They take 16 and 32-bit
+weights of any size and NF3 (but for those with tiles, amx), 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
 backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, int4
 in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a scale for
@@ -11,7 +11,8 @@ blocks of 128x128, a row or the tensor.
 from cuda_rules import verdict
 from needs import FP8, Needs
 
-LEVELS = ["cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx"]
+X86 = ["cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx"]
+ARM = ["cpu:generic", "cpu:neon"]
 BLOCKS = {"q2_0": "INT2", "pq2_0": "INT2", "tq2_0": "INT2", "q4_0": "INT4", "q8_0": "INT8"}
 NAMES = {"gptq": "GPTQ", "awq": "AWQ", "ct": "compressed-tensors"}
 
@@ -34,7 +35,9 @@ def scheme_words(x, scheme):
 
 def own_cpu(level, x):
     need = Needs(x)
-    if need.on("cpu") and LEVELS.index(x.device) < LEVELS.index(level):
+    runs = any(level in levels[:levels.index(x.device) + 1]
+               for levels in (X86, ARM) if x.device in levels)
+    if need.on("cpu") and not runs:
         need.add("isa", level[4:], x.device[4:])
     if level == "cpu:amx" and (x.key in ("plain", "nf3") or x.key == "gguf" and x.blocks in KEPT):
         for which in ("gate and up", "down"):
@@ -88,7 +91,7 @@ def own_cuda(x):
 
 
 def own_order(x):
-    levels = [("cpu_amx", "cpu:amx"), ("cpu_avx512", "cpu:avx512"), ("cpu_avx2", "cpu:avx2"),
+    levels = [("cpu_amx", "cpu:amx"), ("cpu_avx512", "cpu:avx512"), ("cpu_avx2", "cpu:avx2"), ("cpu_neon", "cpu:neon"),
               ("cpu_generic", "cpu:generic")]
     rows = [(name, lambda layer, at=level: own_cpu(at, layer), True) for name, level in levels]
     rows = [("cuda_moe", own_cuda, True)] + rows

@@ -58,7 +58,7 @@ TEST(Engines, TheirBackendsAreNeverChosenToRunHere) {
   }
   EXPECT_EQ(error_of(ask(problem, "sm_90", "marlin", Engine::fewbit)),
             "backend: backend marlin is run by vLLM, not by fewbit, which has cuda_moe, cpu_amx, "
-            "cpu_avx512, cpu_avx2, cpu_generic, reference");
+            "cpu_avx512, cpu_avx2, cpu_neon, cpu_generic, reference");
   EXPECT_TRUE(
       error_of(ask(problem, "sm_90", "reference"))
           .starts_with("backend: backend reference is run by fewbit, not by vLLM, which has "

@@ -8,7 +8,8 @@
 
 namespace fewbit {
 
-extern const Backend cpu_amx_backend, cpu_avx512_backend, cpu_avx2_backend, cpu_generic_backend;
+extern const Backend cpu_amx_backend, cpu_avx512_backend, cpu_avx2_backend, cpu_neon_backend,
+    cpu_generic_backend;
 
 namespace cpu {
 

@@ -12,6 +12,17 @@ constexpr Kernels generic_kernels = {
     .f16_rows = f16_rows_generic,
     .f32_rows = f32_rows_generic,
 };
+#if defined(__aarch64__)
+constexpr Kernels neon_kernels = {
+    .level = IsaLevel::neon,
+    .backend = "cpu_neon",
+    .lane16 = lane16_neon,
+    .bf16_rows = bf16_rows_neon,
+    .f16_rows = f16_rows_neon,
+    .f32_rows = f32_rows_neon,
+};
+#endif
+#if defined(__x86_64__)
 constexpr Kernels avx2_kernels = {
     .level = IsaLevel::avx2,
     .backend = "cpu_avx2",
@@ -37,6 +48,7 @@ constexpr Kernels amx_kernels = {
     .f32_rows = f32_rows_avx512,
     .tiles = lane16_amx,
 };
+#endif
 
 constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_load_ordered_bf16,
                                                panel_store_bf16, round_bf16, 2};
@@ -48,9 +60,15 @@ constexpr PanelConversions f32_conversions = {panel_load_f32, panel_load_ordered
 }  // namespace
 
 const Kernels& kernels_of(IsaLevel level) {
+#if defined(__x86_64__)
   if (level == IsaLevel::amx) return amx_kernels;
   if (level == IsaLevel::avx512) return avx512_kernels;
-  return level == IsaLevel::avx2 ? avx2_kernels : generic_kernels;
+  if (level == IsaLevel::avx2) return avx2_kernels;
+#elif defined(__aarch64__)
+  if (level == IsaLevel::neon) return neon_kernels;
+#endif
+  static_cast<void>(level);
+  return generic_kernels;
 }
 
 PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype) {

@@ -21,7 +21,7 @@ struct Kernels {
   Lane16TilesOf* tiles = nullptr;
 };
 
-// level: generic, avx2, avx512 or amx.
+// level: one that this binary is built for; others get the generic kernels.
 const Kernels& kernels_of(IsaLevel level);
 // dtype: bf16, f16 or f32, as the support rules guarantee.
 PlainRowsFn* plain_rows(const Kernels& kernels, DType dtype);

@@ -23,7 +23,7 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
     refusals.push_back({Reason::not_built, fmt::format("{} kernels", isa_name(level)),
                         fmt::format("a binary with {}", fmt::join(device.built_for, ", "))});
   }
-  if (device.isa < level) {
+  if (!isa_includes(device.isa, level)) {
     refusals.push_back({Reason::isa, isa_name(level), isa_name(device.isa)});
   }
 }
@@ -163,6 +163,8 @@ const Backend cpu_avx512_backend = cpu::backend<IsaLevel::avx512>(
     "cpu_avx512", "2 to 8-bit weights packed and 16/32-bit weights in place, AVX-512", "avx512");
 const Backend cpu_avx2_backend = cpu::backend<IsaLevel::avx2>(
     "cpu_avx2", "2 to 8-bit weights packed and 16/32-bit weights in place, AVX2", "avx2");
+const Backend cpu_neon_backend = cpu::backend<IsaLevel::neon>(
+    "cpu_neon", "2 to 8-bit weights packed and 16/32-bit weights in place, NEON", "neon");
 const Backend cpu_generic_backend = cpu::backend<IsaLevel::generic>(
     "cpu_generic", "2 to 8-bit weights packed and 16/32-bit weights in place, any CPU", "generic");
 

@@ -66,7 +66,7 @@ struct Lane16Blocks {
 using Lane16Fn = void(const Lane16Blocks& weight, const float* x, int tokens, float* y);
 // The kernel for codes at a level.
 using Lane16KernelOf = Lane16Fn*(Lane16Codes codes);
-Lane16KernelOf lane16_generic, lane16_avx2, lane16_avx512;
+Lane16KernelOf lane16_generic, lane16_neon, lane16_avx2, lane16_avx512;
 
 // Bytes of 16 rows x 16 k of codes, with the scales that lie among them.
 constexpr std::int64_t lane16_cell_bytes(Lane16Codes codes) {

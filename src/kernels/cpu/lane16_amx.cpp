@@ -6,6 +6,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/lane16_tiles.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,amx-tile,amx-bf16")
 
 namespace fewbit {
@@ -23,3 +24,4 @@ Lane16TilesFn* lane16_amx(Lane16Codes codes) { return tiles_of<AmxUnit>(codes); 
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -4,6 +4,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/lane16.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx2,fma,f16c")
 
 namespace fewbit {
@@ -181,3 +182,4 @@ Lane16Fn* lane16_avx2(Lane16Codes codes) { return kernel_of<Avx2>(codes); }
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

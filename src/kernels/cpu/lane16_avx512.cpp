@@ -4,6 +4,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/lane16.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 
 namespace fewbit {
@@ -18,3 +19,4 @@ Lane16Fn* lane16_avx512(Lane16Codes codes) { return kernel_of<Avx512>(codes); }
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -3,6 +3,7 @@
 #include "kernels/cpu/lane16_tiles.hpp"
 #include "kernels/cpu/machine_limits.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,amx-tile,amx-bf16")
 
 namespace fewbit {
@@ -48,3 +49,4 @@ std::int64_t tile_loop_amx(std::int64_t rounds, float* sink) {
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -2,6 +2,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/machine_limits.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx2,fma")
 
 namespace fewbit {
@@ -54,3 +55,4 @@ std::uint64_t read_loop_avx2(const std::uint8_t* data, std::int64_t size) {
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -2,6 +2,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/machine_limits.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f")
 
 namespace fewbit {
@@ -41,3 +42,4 @@ std::uint64_t read_loop_avx512(const std::uint8_t* data, std::int64_t size) {
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -2,6 +2,7 @@
 #include "core/isa_region.hpp"
 #include "kernels/cpu/plain_rows.hpp"
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 
 namespace fewbit {
@@ -127,3 +128,4 @@ void f32_rows_avx512(const PlainRows& weight, const float* x, int tokens, float*
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#endif

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every CPU with tiles has AVX-512.
+// Every CPU with tiles has AVX-512; other architectures have what the linker asks for.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "core/float_convert.hpp"
 #include "core/isa_region.hpp"
@@ -24,6 +27,7 @@ float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, s
 
 }  // namespace fewbit
 
+#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2")
 
 namespace fewbit {
@@ -73,3 +77,24 @@ void tile_store_half(const float* values, std::uint16_t* to) {
 
 }  // namespace fewbit
 FEWBIT_ISA_END
+#else
+namespace fewbit {
+
+float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, std::uint16_t* to) {
+  std::uint16_t largest = 0;
+  for (std::int64_t k = 0; k < n; k += tile_k) {
+    std::array<std::int32_t, tile_k> order;
+    std::iota(order.begin(), order.end(), static_cast<std::int32_t>(k));
+    const std::int64_t left = n - k < tile_k ? n - k : tile_k;
+    const float found = tile_load_ordered(values, order.data(), left, rows, to + k * rows);
+    largest = std::max(largest, f32_to_bf16(found));
+  }
+  return bf16_to_f32(largest);
+}
+
+void tile_store_half(const float* values, std::uint16_t* to) {
+  for (std::int64_t k = 0; k < 16; ++k) to[k / 8 * 8 + tile_slot(k % 8)] = f32_to_bf16(values[k]);
+}
+
+}  // namespace fewbit
+#endif
