@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backend cuda_moe packs on the host, read back by the closed forms of its layouts: every
+// weight is the one that the canonical matrix dequantizes to. Needs no GPU.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "backends/cuda_moe/cuda_moe.hpp"
+#include "core/float_convert.hpp"
+#include "layout/cuda_f8_cells.hpp"
+#include "layout/cuda_int4_cells.hpp"
+#include "layout/pack.hpp"
+
+namespace fewbit::cuda {
+namespace {
+
+constexpr std::int64_t hidden = 224;  // its halves end inside a unit; no whole block or group
+constexpr std::int64_t inner = 160;
+
+struct Kind {
+  const char* name;
+  DType weight;
+  DType scale;
+  Granularity granularity;
+  bool zeros;
+};
+
+Tensor random_bytes(DType dtype, Shape shape, std::mt19937& random) {
+  OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
+  for (std::byte& b : owned.bytes) b = static_cast<std::byte>(random() >> 8);
+  return owned.tensor;
+}
+
+// Numbers of both signs between 1/64 and 1/32.
+Tensor random_scales(DType dtype, Shape shape, std::mt19937& random) {
+  OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
+  const std::size_t width = dtype == DType::f32 ? 4 : 2;
+  for (std::size_t i = 0; i < owned.bytes.size(); i += width) {
+    const float value = std::ldexp(1.0F + static_cast<float>(random() % 64) / 64, -6) *
+                        (random() % 5 ? 1.0F : -1.0F);
+    const std::uint16_t bits = dtype == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    if (width == 4) {
+      std::memcpy(owned.bytes.data() + i, &value, width);
+    } else {
+      std::memcpy(owned.bytes.data() + i, &bits, width);
+    }
+  }
+  return owned.tensor;
+}
+
+std::int64_t parts_of(std::int64_t size, std::int64_t each) {
+  return each == 0 ? 1 : (size + each - 1) / each;
+}
+
+QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
+                              std::mt19937& random) {
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::compressed_tensors;
+  tensor.scheme.weight = kind.weight;
+  tensor.scheme.scale = ScaleSpec{};
+  tensor.scheme.scale->dtype = kind.scale;
+  tensor.scheme.scale->granularity = kind.granularity;
+  tensor.scheme.zero_points = kind.zeros;
+  tensor.scheme.zero_point = kind.weight == DType::u4 && !kind.zeros ? 8 : 0;
+  const Shape grid = {parts_of(n, kind.granularity.rows), parts_of(k, kind.granularity.cols)};
+  OwnedTensor codes = allocate_tensor(kind.weight, {n, k}).value();
+  for (std::byte& b : codes.bytes) {
+    b = static_cast<std::byte>(random() >> 8);
+    const bool nan = (b & std::byte{0x7F}) == std::byte{0x7F};
+    if (kind.weight == DType::f8_e4m3 && nan) b ^= std::byte{1};
+  }
+  tensor.codes = codes.tensor;
+  tensor.scales = random_scales(kind.scale, grid, random);
+  if (kind.zeros) {
+    OwnedTensor zeros =
+        allocate_tensor(kind.weight == DType::u4 ? DType::u8 : DType::i8, grid).value();
+    for (std::byte& b : zeros.bytes) {
+      const int code = static_cast<int>(random() % 16);
+      b = static_cast<std::byte>(kind.weight == DType::u4 ? code : code - 8);
+    }
+    tensor.zero_points = zeros.tensor;
+  }
+  tensor.global_scale = 0.75F;
+  return tensor;
+}
+
+ExpertWeights random_expert(const Kind& kind, bool gated, std::mt19937& random) {
+  ExpertWeights expert;
+  if (gated) expert.gate = random_matrix(kind, inner, hidden, random);
+  expert.up = random_matrix(kind, inner, hidden, random);
+  expert.down = random_matrix(kind, hidden, inner, random);
+  return expert;
+}
+
+MoeProblem problem_of(const ExpertWeights& expert) {
+  MoeProblem problem;
+  problem.hidden_size = hidden;
+  problem.intermediate_size = inner;
+  problem.num_experts = 1;
+  problem.gate_up = expert.up.scheme;
+  problem.down = expert.down.scheme;
+  problem.activation.kind = expert.gate ? Activation::silu : Activation::relu2;
+  problem.where = "layer";
+  return problem;
+}
+
+struct Packed {
+  MoePlan plan;
+  std::vector<std::vector<std::byte>> memory;
+  std::span<const std::byte> share(const char* name) const {
+    return memory[static_cast<std::size_t>(plan.index(name))];
+  }
+  float number(const char* name, std::int64_t i) const {
+    float value = 0;
+    std::memcpy(&value, share(name).data() + 4 * i, sizeof(value));
+    return value;
+  }
+};
+
+Result<Packed> pack_one(const MoeProblem& problem, const ExpertWeights& expert) {
+  Packed packed;
+  FEWBIT_TRY(packed.plan, plan_moe(problem));
+  std::vector<std::span<std::byte>> to;
+  for (const PlannedBuffer& buffer : packed.plan.buffers) {
+    packed.memory.emplace_back(buffer.expert_bytes, std::byte{0xA5});
+  }
+  for (auto& share : packed.memory) to.emplace_back(share);
+  FEWBIT_TRY(pack_expert(problem, packed.plan, expert, to));
+  return packed;
+}
+
+// Of whole matrices [n, k], n the rows of both halves.
+template <int scale_cells, bool zeros>
+float int4_value(const MoeProblem& problem, std::span<const std::byte> bytes, Dims d,
+                 std::int64_t n, std::int64_t k, float global) {
+  const std::int64_t run = k / (32 * scale_cells);
+  const Dims runs{.n = d.n, .k = parts_of(d.k, 32 * scale_cells)};
+  const auto code =
+      static_cast<int>(read_bits<4>(bytes, CudaInt4Codes<scale_cells, zeros>::place(d, n, k)));
+  const auto scale = static_cast<std::uint16_t>(
+      read_bits<16>(bytes, CudaInt4Header<scale_cells, zeros, false>::place(runs, n, run)));
+  int zero = 8;
+  if constexpr (zeros) {
+    zero = static_cast<int>(
+        read_bits<8>(bytes, CudaInt4Header<scale_cells, true, true>::place(runs, n, run)));
+  }
+  const float factor = format_of(problem).f16_scales ? f16_to_f32(scale) : bf16_to_f32(scale);
+  return static_cast<float>(code - zero) * (factor * global);
+}
+
+template <int bit>
+unsigned f8_bit(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k) {
+  return static_cast<unsigned>(read_bits<1>(bytes, CudaF8CodePlane<bit>::place(d, n, k))) << bit;
+}
+
+float f8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k,
+               float global) {
+  const unsigned code = f8_bit<0>(bytes, d, n, k) | f8_bit<1>(bytes, d, n, k) |
+                        f8_bit<2>(bytes, d, n, k) | f8_bit<3>(bytes, d, n, k) |
+                        f8_bit<4>(bytes, d, n, k) | f8_bit<5>(bytes, d, n, k) |
+                        f8_bit<6>(bytes, d, n, k) | f8_bit<7>(bytes, d, n, k);
+  const std::int64_t rows = d.n / 2;
+  const Dims grid{.n = 2 * parts_of(rows, 16), .k = parts_of(d.k, 32)};
+  const std::int64_t unit = n / rows * parts_of(rows, 16) + n % rows / 16;
+  const auto bits =
+      static_cast<std::uint32_t>(read_bits<32>(bytes, CudaF8CellScales::place(grid, unit, k / 32)));
+  float scale = 0;
+  std::memcpy(&scale, &bits, sizeof(scale));
+  return f8_e4m3_to_f32(static_cast<std::uint8_t>(code)) * (scale * global);
+}
+
+float packed_value(const MoeProblem& problem, const Packed& packed, int matrix, Dims d,
+                   std::int64_t n, std::int64_t k) {
+  const auto bytes = packed.share(matrix == 0 ? "gate_up" : "down");
+  const float global = packed.number("global_scales", matrix == 1 ? 2 : n * 2 / d.n);
+  const CellFormat format = format_of(problem);
+  if (format.kind == CellKind::f8) {
+    const std::int64_t row = matrix == 0 ? n : 2 * half1(problem).n + n;
+    const float of_row = has_row_scales(problem) ? packed.number("row_scales", row) : 1.0F;
+    return f8_value(bytes, d, n, k, of_row * global);
+  }
+  if (format.int4.scale_cells == 4) {
+    return format.int4.zeros ? int4_value<4, true>(problem, bytes, d, n, k, global)
+                             : int4_value<4, false>(problem, bytes, d, n, k, global);
+  }
+  return format.int4.zeros ? int4_value<1, true>(problem, bytes, d, n, k, global)
+                           : int4_value<1, false>(problem, bytes, d, n, k, global);
+}
+
+void expect_matrix(const MoeProblem& problem, const Packed& packed, const ExpertWeights& expert,
+                   int matrix) {
+  const bool two = matrix == 0 && expert.gate.has_value();
+  const Dims d{.n = 2 * (matrix == 0 ? half1(problem).n : half2(problem).n),
+               .k = matrix == 0 ? hidden : inner};
+  std::vector<float> row(static_cast<std::size_t>(d.k));
+  for (std::int64_t n = 0; n < d.n; ++n) {
+    const QuantizedTensor& from = matrix == 1        ? expert.down
+                                  : two && n < inner ? *expert.gate
+                                                     : expert.up;
+    ASSERT_TRUE(dequantize_rows(from, two ? n % inner : n, row));
+    for (std::int64_t k = 0; k < d.k; ++k) {
+      ASSERT_EQ(packed_value(problem, packed, matrix, d, n, k), row[static_cast<std::size_t>(k)])
+          << "matrix " << matrix << " row " << n << " k " << k;
+    }
+  }
+}
+
+const std::vector<Kind> kinds = {
+    {"GPTQ in groups of 128", DType::u4, DType::f16, {1, 128}, false},
+    {"groups of 32", DType::i4, DType::bf16, {1, 32}, false},
+    {"AWQ in groups of 64", DType::u4, DType::f16, {1, 64}, true},
+    {"signed rows with zero points", DType::i4, DType::bf16, {1, 0}, true},
+    {"FP8 in blocks", DType::f8_e4m3, DType::f32, {128, 128}, false},
+    {"FP8 in blocks with bf16 scales", DType::f8_e4m3, DType::bf16, {128, 128}, false},
+    {"FP8 in rows", DType::f8_e4m3, DType::f32, {1, 0}, false},
+    {"FP8 with a scale a tensor", DType::f8_e4m3, DType::f32, {0, 0}, false},
+};
+
+TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
+  for (const Kind& kind : kinds) {
+    for (const bool gated : {true, false}) {
+      SCOPED_TRACE(testing::Message() << kind.name << (gated ? "" : ", no gate"));
+      std::mt19937 random(7);
+      const ExpertWeights expert = random_expert(kind, gated, random);
+      const MoeProblem problem = problem_of(expert);
+      const Result<Packed> packed = pack_one(problem, expert);
+      ASSERT_TRUE(packed) << packed.error().message();
+      for (const int matrix : {0, 1}) {
+        expect_matrix(problem, *packed, expert, matrix);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CudaPack, SaysWhatItCantHold) {
+  std::mt19937 random(8);
+  const auto message = [&random](const Kind& kind, const auto& spoil) {
+    ExpertWeights expert = random_expert(kind, true, random);
+    spoil(expert);
+    const Result<Packed> packed = pack_one(problem_of(expert), expert);
+    return packed ? std::string() : packed.error().message();
+  };
+  EXPECT_EQ(message(kinds[2],
+                    [](ExpertWeights& expert) {
+                      OwnedTensor zeros = allocate_tensor(DType::u8, {hidden, 3}).value();
+                      zeros.bytes[5] = std::byte{200};
+                      expert.down.zero_points = zeros.tensor;
+                    }),
+            "layer: zero point 200, expected 0 to 127");
+  EXPECT_EQ(message(kinds[0],
+                    [&random](ExpertWeights& expert) {
+                      expert.up.offsets = random_bytes(DType::f16, {inner, 2}, random);
+                    }),
+            "layer: offsets beside int4 codes");
+  EXPECT_EQ(message(kinds[4],
+                    [](ExpertWeights& expert) {
+                      OwnedTensor codes = allocate_tensor(DType::f8_e4m3, {hidden, inner}).value();
+                      codes.bytes[codes.bytes.size() - 1] = std::byte{0xFF};
+                      expert.down.codes = codes.tensor;
+                    }),
+            "layer: e4m3 codes that are NaN");
+}
+
+}  // namespace
+}  // namespace fewbit::cuda
