@@ -129,7 +129,7 @@ void add_code_cases(const SharedBuffers& b, IsaLevel isa, RepackCases& cases) {
   add(layouts<AwqWords<4>, CpuInt4Blocks<128>>("cpu int4 blocks, awq", b, codes, {256, 32}, isa));
   add(lane16(b));
   add(layouts<RowMajor<4>, F4Transposed<16>>("fp4 transposed", b, codes, {64, 128}, isa));
-  add(layouts<GptqWords<4>, RowMajor<4>>("xpu int4", b, codes, {64, 128}, isa));
+  add(layouts<GptqWords<4>, RowMajor<4>>("xpu int4", b, codes, {32, 256}, isa));
   add(nf3(b));
   add(q2(b));
 }

@@ -277,6 +277,7 @@ BlockMoves BlockPlan::moves() const {
           .buffer_bytes = buffer_bytes,
           .register_from = any && !register_from.empty() ? register_from.data() : nullptr,
           .register_to = register_to.empty() ? nullptr : register_to.data(),
+          .later = nullptr,
           .nibbles = nullptr,
           .bytes = nullptr,
           .first_byte = 0,

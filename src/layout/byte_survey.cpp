@@ -9,6 +9,8 @@ namespace fewbit {
 namespace {
 
 constexpr std::size_t lanes = 16;
+constexpr std::size_t line = 64;
+constexpr std::size_t ahead = 2048;  // the hardware stops at each page
 using Lanes = std::uint8_t __attribute__((vector_size(lanes)));
 
 Lanes load(const std::byte* from) {
@@ -49,12 +51,17 @@ std::int64_t count_between(std::span<const std::byte> bytes, ByteRange range) {
 ByteRange extent_of(std::span<const std::byte> bytes) {
   Lanes smallest = ~Lanes{};
   Lanes largest{};
-  std::size_t at = 0;
-  for (; at + lanes <= bytes.size(); at += lanes) {
-    const Lanes x = load(bytes.data() + at);
+  const auto add = [&](std::size_t from) {
+    const Lanes x = load(bytes.data() + from);
     smallest = x < smallest ? x : smallest;
     largest = x > largest ? x : largest;
+  };
+  std::size_t at = 0;
+  for (; at + line <= bytes.size(); at += line) {
+    __builtin_prefetch(bytes.data() + at + ahead);
+    for (std::size_t i = 0; i < line; i += lanes) add(at + i);
   }
+  for (; at + lanes <= bytes.size(); at += lanes) add(at);
   ByteRange extent{.first = 255, .last = 0};
   const auto include = [&extent](std::uint8_t low, std::uint8_t high) {
     extent = {.first = std::min(extent.first, low), .last = std::max(extent.last, high)};

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "layout/one_element.hpp"
 #include "layout/parallel_ranges.hpp"
 
 namespace fewbit {
@@ -19,6 +20,11 @@ constexpr std::int64_t task_columns = 512;
 constexpr std::int64_t task_rows = 64;
 constexpr std::int64_t task_bytes = 1 << 16;  // of rows, at least
 constexpr std::size_t walk_blocks = 4;        // along k, before the next columns' turn
+// Of rows that are read as runs: at a time, and of each row. Measured for rows of 256 B to 8 KiB:
+// twice the bytes no longer stay in the first-level cache, longer runs are of fewer rows, whose
+// columns in the result are scattered more.
+constexpr std::int64_t patch_bytes = 1 << 15;
+constexpr std::int64_t run_bytes = 256;
 
 struct Segment {
   std::int64_t first = 0;
@@ -40,30 +46,6 @@ std::vector<Segment> aligned_segments(std::int64_t first, std::int64_t count, st
 }
 
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-Place place_at(std::int64_t bit_address) {
-  return {.byte = bit_address / 8, .bit = static_cast<int>(bit_address % 8)};
-}
-
-std::uint64_t mask_of(int bits) { return (std::uint64_t{2} << (bits - 1)) - 1; }
-
-std::uint64_t read_element(const std::byte* from, Place place, int bits) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < std::max(bits / 8, 1); ++i) {
-    value |= std::to_integer<std::uint64_t>(from[place.byte + i]) << (8 * i);
-  }
-  return value >> place.bit & mask_of(bits);
-}
-
-void write_element(std::byte* to, Place place, int bits, std::uint64_t value) {
-  if (bits < 8) {
-    const auto kept =
-        std::to_integer<std::uint64_t>(to[place.byte]) & ~(mask_of(bits) << place.bit);
-    to[place.byte] = static_cast<std::byte>(kept | value << place.bit);
-    return;
-  }
-  for (int i = 0; i < bits / 8; ++i) to[place.byte + i] = static_cast<std::byte>(value >> (8 * i));
-}
 
 const std::uint8_t* as_u8(const std::byte* bytes) {
   return reinterpret_cast<const std::uint8_t*>(bytes);
@@ -91,6 +73,20 @@ struct ElementMover::Grid {
   std::int64_t source = 0;  // of the first element
   std::int64_t out = 0;
   std::map<std::array<std::int64_t, 3>, std::size_t> areas;  // of height, width, whole bytes
+  // Blocks of rows that are read as runs: the n and k blocks of a patch; 0: none are.
+  std::size_t patch_n = 0;
+  std::size_t patch_k = 0;
+  struct Patch {
+    std::size_t first;   // its first block
+    std::size_t height;  // in blocks
+  };
+  std::vector<Patch> patches;
+};
+
+struct ElementMover::Sides {
+  const ElementTable& table;
+  const std::byte* source;
+  std::byte* out;
 };
 
 // Blocks of the segments of n from first_n to end_n, and so for k.
@@ -144,7 +140,8 @@ void ElementMover::add_range(const ElementRange& range) {
             .k = {aligned_segments(first.k, range.count.k, range.block.k), {}, {}},
             .source = bit_address(map_.source(first.n, first.k)),
             .out = bit_address(map_.out(first.n, first.k)),
-            .areas = {}};
+            .areas = {},
+            .patches = {}};
   for (const Segment& n : grid.n.segments) {
     grid.n.source.push_back(bit_address(map_.source(n.first, first.k)) - grid.source);
     grid.n.out.push_back(bit_address(map_.out(n.first, first.k)) - grid.out);
@@ -165,23 +162,69 @@ void ElementMover::add_range(const ElementRange& range) {
     }
     return;
   }
+  plan_patches(grid, range);
   const std::int64_t window = std::max(task_columns, range.block.n);
   for (std::size_t n = 0, end = 0; n < n_end; n = end) {
     end = end_of_window(grid.n.segments, n, window);
     add_task(grid, {.first_n = n, .end_n = end, .first_k = 0, .end_k = k_end});
   }
+  read_patches_ahead(grid);
 }
 
-// Some blocks along k, then the next columns; by rows where those are what the source has.
+// Rows of the source that hold their k one after another are read best in runs, but a block has few
+// bytes of many rows. So some blocks are done together, those beside each other in n first, whose
+// lines are neighbours in the result of a transpose: memory takes single lines at a third of its
+// speed. Meanwhile the rows of the next ones are read, run by run.
+void ElementMover::plan_patches(Grid& grid, const ElementRange& range) const {
+  const std::int64_t line_bits = range.block.k * map_.bits;
+  const bool in_runs = map_.rows.starts.empty() && grid.k.source.size() > 1 &&
+                       grid.k.source[1] == line_bits && line_bits % 8 == 0;
+  if (!in_runs) return;
+  const std::int64_t run = std::min(range.count.k * map_.bits / 8, run_bytes);
+  grid.patch_k = as_index(std::max<std::int64_t>(run * 8 / line_bits, 1));
+  grid.patch_n = as_index(std::max<std::int64_t>(patch_bytes / run / range.block.n, 1));
+}
+
+void ElementMover::read_patches_ahead(const Grid& grid) {
+  later_.resize(blocks_.size(), {.from = 0, .part = -1});
+  for (std::size_t i = 0; i < grid.patches.size(); ++i) {
+    const bool last = i + 1 == grid.patches.size();
+    const std::size_t end = last ? blocks_.size() : grid.patches[i + 1].first;
+    const Grid::Patch& next = grid.patches[last ? i : i + 1];
+    for (std::size_t block = grid.patches[i].first; block < end; ++block) {
+      const std::size_t number = block - grid.patches[i].first;
+      const std::size_t rows = std::min(number / grid.patch_k, next.height - 1);
+      later_[block] = {.from = blocks_[next.first + rows].from,
+                       .part = static_cast<std::int64_t>(number % grid.patch_k)};
+    }
+  }
+}
+
+// Some blocks along k, then the next columns; by rows where those are what source or result has.
 void ElementMover::add_task(Grid& grid, const Part& part) {
   tasks_.push_back(
       {.first_n = grid.n.segments[part.first_n].first, .first_band = bands_.size(), .bands = 0});
-  const bool by_rows = step_of(grid.n.source) < step_of(grid.k.source);
+  if (grid.patch_k > 0) return add_patches(grid, part);
+  const bool by_rows =
+      step_of(grid.n.source) < step_of(grid.k.source) || step_of(grid.n.out) < step_of(grid.k.out);
   const std::size_t walk = by_rows ? 1 : walk_blocks;
   for (std::size_t first = part.first_k; first < part.end_k; first += walk) {
     const std::size_t end = std::min(first + walk, part.end_k);
     for (std::size_t n = part.first_n; n < part.end_n; ++n) {
       for (std::size_t k = first; k < end; ++k) add_block(grid, n, k);
+    }
+  }
+}
+
+void ElementMover::add_patches(Grid& grid, const Part& part) {
+  for (std::size_t n = part.first_n; n < part.end_n; n += grid.patch_n) {
+    const std::size_t end_n = std::min(n + grid.patch_n, part.end_n);
+    for (std::size_t k = part.first_k; k < part.end_k; k += grid.patch_k) {
+      const std::size_t end_k = std::min(k + grid.patch_k, part.end_k);
+      grid.patches.push_back({.first = blocks_.size(), .height = end_n - n});
+      for (std::size_t at_k = k; at_k < end_k; ++at_k) {
+        for (std::size_t at_n = n; at_n < end_n; ++at_n) add_block(grid, at_n, at_k);
+      }
     }
   }
 }
@@ -197,6 +240,7 @@ void ElementMover::add_block(Grid& grid, std::size_t n, std::size_t k) {
   if (added) {
     areas_.push_back(make_area({.n = at_n.first, .k = at_k.first}, {.n = at_n.size, .k = at_k.size},
                                whole_bytes));
+    if (grid.patch_k > 0) plan_later(areas_.back(), grid, {.n = at_n.first, .k = at_k.first});
   }
   const std::size_t area = found->second;
   Task& task = tasks_.back();
@@ -210,31 +254,39 @@ void ElementMover::add_block(Grid& grid, std::size_t n, std::size_t k) {
 }
 
 ElementMover::Area ElementMover::make_area(Element first, Dims block, bool whole_bytes) const {
-  Area area{.block = block, .plan = {}, .ordered = {}};
+  Area area{.block = block, .plan = {}, .ordered = {}, .later = {}};
   if (!whole_bytes) return area;
   area.plan = plan_block(block_places(map_.source, first, block),
                          block_places(map_.out, first, block), map_.bits, mover_);
   if (area.plan && !map_.rows.starts.empty()) {
-    area.ordered.emplace(map_.rows, moves_of(*area.plan), mover_);
+    area.ordered.emplace(map_.rows, moves_of(*area.plan, own_table()), mover_);
   }
   return area;
 }
 
-BlockMoves ElementMover::moves_of(const BlockPlan& plan) const {
-  BlockMoves moves = plan.moves();
-  if (map_.table != nullptr) {
-    (map_.bits == 4 ? moves.nibbles : moves.bytes) = map_.table;
-    moves.register_from = nullptr;
+// The runs of the blocks of a patch beside each other in k, register by register.
+void ElementMover::plan_later(Area& area, const Grid& grid, Element first) const {
+  if (!area.plan) return;
+  const std::int64_t register_bytes = std::int64_t{1} << (mover_.register_log2 - 3);
+  const std::int64_t run = static_cast<std::int64_t>(grid.patch_k) * area.block.k * map_.bits / 8;
+  const std::int64_t base = map_.source(first.n, first.k).byte;
+  for (std::int64_t row = 0; row < area.block.n; ++row) {
+    const std::int64_t at = map_.source(first.n + row, first.k).byte - base;
+    for (std::int64_t byte = 0; byte < run; byte += register_bytes) area.later.push_back(at + byte);
   }
-  moves.first_byte = map_.present.first;
-  moves.last_byte = map_.present.last;
+}
+
+BlockMoves ElementMover::moves_of(const BlockPlan& plan, const ElementTable& table) const {
+  BlockMoves moves = plan.moves();
+  if (table.entries != nullptr) (map_.bits == 4 ? moves.nibbles : moves.bytes) = table.entries;
+  moves.first_byte = table.present.first;
+  moves.last_byte = table.present.last;
   moves.stream = !map_.read_soon;
   return moves;
 }
 
 // Places are sums of what n and what k give: found once for some k, then for each n.
-void ElementMover::move_one_by_one(Dims block, Element first, const std::byte* source,
-                                   std::byte* out) const {
+void ElementMover::move_one_by_one(Dims block, Element first, const Sides& sides) const {
   constexpr std::int64_t most = 64;
   std::array<std::int64_t, most> from_k{};
   std::array<std::int64_t, most> to_k{};
@@ -251,46 +303,59 @@ void ElementMover::move_one_by_one(Dims block, Element first, const std::byte* s
       for (std::size_t i = 0; i < count; ++i) {
         Place from = place_at(from_n + from_k[i]);
         if (!map_.rows.starts.empty()) from.byte = map_.rows.byte(from.byte);
-        const std::uint64_t value = read_element(source, from, map_.bits);
-        write_element(out, place_at(to_n + to_k[i]), map_.bits,
-                      map_.table != nullptr ? map_.table[value] : value);
+        const std::uint64_t value = read_element(sides.source, from, map_.bits);
+        const std::uint8_t* const entries = sides.table.entries;
+        write_element(sides.out, place_at(to_n + to_k[i]), map_.bits,
+                      entries != nullptr ? entries[value] : value);
       }
     }
   }
 }
 
-void ElementMover::run_band(const Band& band, const std::byte* source, std::byte* out) const {
+void ElementMover::run_band(const Band& band, const Sides& sides) const {
   const Area& area = areas_[band.area];
   const auto blocks = std::span(blocks_).subspan(band.first, band.count);
   if (!area.plan) {
     for (const BlockCopy& at : blocks) {
-      move_one_by_one(area.block, {.n = at.from, .k = at.to}, source, out);
+      move_one_by_one(area.block, {.n = at.from, .k = at.to}, sides);
     }
     return;
   }
-  const BlockMoves moves = moves_of(*area.plan);
+  BlockMoves moves = moves_of(*area.plan, sides.table);
+  if (!area.later.empty()) moves.later = area.later.data();
   const BlockRun all{.blocks = blocks.data(),
+                     .later = area.later.empty() ? nullptr : later_.data() + band.first,
                      .count = std::ssize(blocks),
                      .own_lines = false,
-                     .source = as_u8(source),
-                     .out = reinterpret_cast<std::uint8_t*>(out)};
+                     .source = as_u8(sides.source),
+                     .out = reinterpret_cast<std::uint8_t*>(sides.out)};
   area.ordered ? area.ordered->move(moves, all) : mover_.move(moves, all);
 }
 
-void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* out) const {
+void ElementMover::run(std::int64_t task, const ElementTable& table, const std::byte* source,
+                       std::byte* out) const {
   const Task& mine = tasks_[static_cast<std::size_t>(task)];
   for (const Band& band : std::span(bands_).subspan(mine.first_band, mine.bands)) {
-    run_band(band, source, out);
+    run_band(band, {.table = table, .source = source, .out = out});
   }
   mover_.fence();
+}
+
+void ElementMover::run(std::int64_t task, const std::byte* source, std::byte* out) const {
+  run(task, own_table(), source, out);
 }
 
 std::int64_t ElementMover::first_n(std::int64_t task) const {
   return tasks_[static_cast<std::size_t>(task)].first_n;
 }
 
+void ElementMover::run_all(const ElementTable& table, const std::byte* source,
+                           std::byte* out) const {
+  for (std::int64_t task = 0; task < tasks(); ++task) run(task, table, source, out);
+}
+
 void ElementMover::run_all(const std::byte* source, std::byte* out) const {
-  for (std::int64_t task = 0; task < tasks(); ++task) run(task, source, out);
+  run_all(own_table(), source, out);
 }
 
 std::int64_t ElementMover::elements_by_blocks() const {

@@ -42,6 +42,11 @@ struct ElementMap {
   std::vector<ElementRange> ranges;
 };
 
+struct ElementTable {
+  const std::uint8_t* entries = nullptr;  // ElementMap::table
+  ByteRange present{.first = 0, .last = 255};
+};
+
 // The level of this machine, as FEWBIT_ISA caps it; generic when that names none.
 IsaLevel packing_isa();
 
@@ -52,9 +57,13 @@ class ElementMover {
   // The work falls into that many independent tasks, which write different elements.
   std::int64_t tasks() const { return static_cast<std::int64_t>(tasks_.size()); }
   void run(std::int64_t task, const std::byte* source, std::byte* out) const;
+  // With another table than the map's.
+  void run(std::int64_t task, const ElementTable& table, const std::byte* source,
+           std::byte* out) const;
   // First n of a task.
   std::int64_t first_n(std::int64_t task) const;
   void run_all(const std::byte* source, std::byte* out) const;
+  void run_all(const ElementTable& table, const std::byte* source, std::byte* out) const;
   // Of how many elements a block plan takes care.
   std::int64_t elements_by_blocks() const;
 
@@ -64,6 +73,7 @@ class ElementMover {
     Dims block;
     std::optional<BlockPlan> plan;  // none: one by one
     std::optional<OrderedBlocks> ordered;
+    std::vector<std::int64_t> later;  // BlockMoves::later
   };
   // Blocks of an area that follow each other in a task.
   struct Band {
@@ -80,17 +90,24 @@ class ElementMover {
   struct Part;
 
   void add_range(const ElementRange& range);
+  void plan_patches(Grid& grid, const ElementRange& range) const;
+  void read_patches_ahead(const Grid& grid);
   void add_task(Grid& grid, const Part& part);
+  void add_patches(Grid& grid, const Part& part);
   void add_block(Grid& grid, std::size_t n, std::size_t k);
   Area make_area(Element first, Dims block, bool whole_bytes) const;
-  BlockMoves moves_of(const BlockPlan& plan) const;
-  void move_one_by_one(Dims block, Element first, const std::byte* source, std::byte* out) const;
-  void run_band(const Band& band, const std::byte* source, std::byte* out) const;
+  void plan_later(Area& area, const Grid& grid, Element first) const;
+  BlockMoves moves_of(const BlockPlan& plan, const ElementTable& table) const;
+  struct Sides;
+  void move_one_by_one(Dims block, Element first, const Sides& sides) const;
+  void run_band(const Band& band, const Sides& sides) const;
+  ElementTable own_table() const { return {.entries = map_.table, .present = map_.present}; }
 
   ElementMap map_;
   BlockMover mover_;
   std::vector<Area> areas_;
   std::vector<BlockCopy> blocks_;  // in bytes; of areas without a plan: their first n and k
+  std::vector<ReadAhead> later_;   // of each block of an area with `later`
   std::vector<Band> bands_;
   std::vector<Task> tasks_;
 };

@@ -67,6 +67,13 @@ class OrderedStrips {
     return columns;
   }
 
+  // Of so many columns, of the rows of one tile or word and as many more as the buffer has room
+  // for: what a block costs beside its bytes is the same for all sizes.
+  static constexpr Dims largest_block(std::int64_t columns, std::int64_t rows) {
+    while (2 * rows * columns * From::bits / 8 <= block_buffer_bytes) rows *= 2;
+    return {.n = columns, .k = rows};
+  }
+
   // As many columns as this strip has, from the first one on.
   ReadLater words_of(std::int64_t first) const {
     if (first >= matrix_.from.n) return {};
@@ -83,12 +90,13 @@ class OrderedStrips {
                      .source = place_of<From>(matrix_.from),
                      .out = place_of<Rows>(strip_),
                      .ranges = {}};
-    const Dims block{.n = std::min(strip_.n, Rows::block), .k = per_word};
+    const Dims block = largest_block(std::min(strip_.n, Rows::block), per_word);
     apart.ranges = {{.first = {}, .count = strip_, .block = block}};
     apart.read_soon = true;
     into_rows_.emplace(std::move(apart), packing_isa());
     const PaddedMatrix tiles{.from = strip_, .to = matrix_.to, .parts_n = 1, .order = {}};
-    ElementMap in_order = map_ordered<Rows, To>(tiles, starts_, row_bytes, tile_row<To>());
+    const Dims tile_block = largest_block(std::min(strip_.n, tile_row<To>().n), To::tile_k);
+    ElementMap in_order = map_ordered<Rows, To>(tiles, starts_, row_bytes, tile_block);
     in_order.rows.later = &next_;
     into_tiles_.emplace(std::move(in_order), packing_isa());
     planned_columns_ = strip_.n;

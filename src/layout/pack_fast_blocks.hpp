@@ -45,20 +45,28 @@ struct BlockMoves {
   std::int64_t chunk_bytes;   // a power of two, at least 4
   std::int64_t buffer_bytes;  // a power of two, at least 8
   // Of each register of the buffer: where its bytes lie in the source, and in the result. Null
-  // where lines or chunks are shorter, and register_from with tables or where nothing is exchanged
-  // or shuffled.
+  // where lines or chunks are shorter, and register_from where nothing is exchanged or shuffled.
   const std::int64_t* register_from;
   const std::int64_t* register_to;
+  const std::int64_t* later;    // of each register of each part of what is read later; or null
   const std::uint8_t* nibbles;  // of 16: what becomes of each half of a byte, first; or null
-  const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null
+  const std::uint8_t* bytes;    // of 256: what becomes of each byte, first; or null; one of these
   std::uint8_t first_byte;      // of those that there are
   std::uint8_t last_byte;
   bool stream;  // whole lines of the result go past the caches
 };
 
+// Source that is on its way into the second-level cache while a block is moved: that part of
+// BlockMoves::later, from this byte on.
+struct ReadAhead {
+  std::int64_t from;
+  std::int64_t part;
+};
+
 // Many blocks of one plan: from the source's first byte, to the result's.
 struct BlockRun {
   const BlockCopy* blocks;
+  const ReadAhead* later;  // of each block; null: what follows it soon is fetched
   std::int64_t count;
   bool own_lines;  // each block its own lines and register_from, after those of the one before
   const std::uint8_t* source;

@@ -25,33 +25,51 @@ struct BlockLanes {
   static constexpr std::int64_t line_bytes = 64;
 
   // Where a pass reads and writes its registers: one inside the buffer, or, as the first and the
-  // last one, in the source and in the result.
-  enum class Ends { inside, outside };
+  // last one, in the source and in the result; in_patches: what is fetched for later has places of
+  // its own.
+  enum class Ends { inside, outside, in_patches };
   struct Places {
     const std::uint8_t* from;
     const std::int64_t* from_of;  // of each register; null: in order, in the buffer
     std::uint8_t* to;
-    const std::int64_t* to_of;      // the same
-    std::int64_t ahead;             // bytes to the source of the next block
+    const std::int64_t* to_of;  // the same
+    std::int64_t ahead;         // bytes to the source of a block soon after, or
+    const std::uint8_t* fetch;  // in patches: what is read later, for each register
+    const std::int64_t* fetch_of;
     const std::uint8_t* shuffling;  // null: none
     bool stream;
   };
 
   // Lines are more streams than the hardware follows.
-  static inline void fetch(const std::uint8_t* at) {
+  __attribute__((always_inline)) static inline void fetch(const std::uint8_t* at) {
     _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
   }
 
-  template <Ends ends>
-  static inline Register load(const Places& p, std::int64_t r) {
+  // What becomes of registers that are loaded from the source.
+  struct Unchanged {
+    explicit inline Unchanged(const BlockMoves& /*moves*/) {}
+  };
+  static inline Register change(const Unchanged& /*table*/, Register x) { return x; }
+  template <class Table>
+  static inline Register change(const Table& table, Register x) {
+    return L::change(table, x);
+  }
+
+  template <Ends ends, class Table>
+  __attribute__((always_inline)) static inline Register load(const Places& p, const Table& table,
+                                                             std::int64_t r) {
     if (ends == Ends::inside || p.from_of == nullptr) return L::load(p.from + r * register_bytes);
     const std::uint8_t* const at = p.from + p.from_of[r];
-    fetch(at + p.ahead);
-    return L::load(at);
+    if constexpr (ends == Ends::in_patches) {
+      fetch(p.fetch + p.fetch_of[r]);
+    } else {
+      fetch(at + p.ahead);
+    }
+    return change(table, L::load(at));
   }
 
   // Past the caches, where whole lines would push out the source, unless they are read soon.
-  static inline void put(std::uint8_t* at, Register x, bool stream) {
+  __attribute__((always_inline)) static inline void put(std::uint8_t* at, Register x, bool stream) {
     if (stream && reinterpret_cast<std::uintptr_t>(at) % register_bytes == 0) {
       L::stream(at, x);
     } else {
@@ -60,8 +78,9 @@ struct BlockLanes {
   }
 
   template <Ends ends>
-  static inline void store(const Places& p, std::int64_t r, Register x) {
-    if constexpr (ends == Ends::outside) {
+  __attribute__((always_inline)) static inline void store(const Places& p, std::int64_t r,
+                                                          Register x) {
+    if constexpr (ends != Ends::inside) {
       if (p.shuffling != nullptr) x = L::shuffle(x, L::load(p.shuffling));
       if (p.to_of != nullptr) return put(p.to + p.to_of[r], x, p.stream);
     }
@@ -77,13 +96,19 @@ struct BlockLanes {
     bool within_bytes;  // the first one
   };
 
-  template <Ends ends, bool within_bytes, int count>
-  static void run_pass_of(const Pass& pass, const Places& p, std::int64_t registers) {
+  template <Ends ends, bool within_bytes, int count, class Table>
+  static void run_pass_of(const Pass& pass, const Places& places, const Table& tables,
+                          std::int64_t registers) {
+    // Copies, which the bytes that are written can't be part of.
+    const Places p = places;
+    const Table table = tables;
     typename L::Exchange exchange[count];
+    std::int64_t distance[count];
     std::int64_t apart = 0;
     for (int i = 0; i < count; ++i) {
       exchange[i] = pass.exchanges[i];
-      apart |= pass.distances[i];
+      distance[i] = pass.distances[i];
+      apart |= distance[i];
     }
     for (std::int64_t r = 0; r < registers; r = ((r | apart) + 1) & ~apart) {
       std::int64_t at[1 << count];
@@ -91,10 +116,10 @@ struct BlockLanes {
 #pragma GCC unroll 8
       for (int i = 0; i < 1 << count; ++i) {
         at[i] = r;
-        for (int e = 0; e < count; ++e) at[i] += (i >> e & 1) * pass.distances[e];
+        for (int e = 0; e < count; ++e) at[i] += (i >> e & 1) * distance[e];
       }
 #pragma GCC unroll 8
-      for (int i = 0; i < 1 << count; ++i) x[i] = load<ends>(p, at[i]);
+      for (int i = 0; i < 1 << count; ++i) x[i] = load<ends>(p, table, at[i]);
 #pragma GCC unroll 3
       for (int e = 0; e < count; ++e) {
 #pragma GCC unroll 8
@@ -112,23 +137,17 @@ struct BlockLanes {
     }
   }
 
-  template <Ends ends>
-  static void run_pass(const Pass& pass, const Places& p, std::int64_t registers) {
+  template <Ends ends, class Table>
+  static void run_pass(const Pass& pass, const Places& p, const Table& table,
+                       std::int64_t registers) {
     if (pass.within_bytes) {
-      if (pass.count == 1) return run_pass_of<ends, true, 1>(pass, p, registers);
-      if (pass.count == 2) return run_pass_of<ends, true, 2>(pass, p, registers);
-      return run_pass_of<ends, true, 3>(pass, p, registers);
+      if (pass.count == 1) return run_pass_of<ends, true, 1>(pass, p, table, registers);
+      if (pass.count == 2) return run_pass_of<ends, true, 2>(pass, p, table, registers);
+      return run_pass_of<ends, true, 3>(pass, p, table, registers);
     }
-    if (pass.count == 1) return run_pass_of<ends, false, 1>(pass, p, registers);
-    if (pass.count == 2) return run_pass_of<ends, false, 2>(pass, p, registers);
-    return run_pass_of<ends, false, 3>(pass, p, registers);
-  }
-
-  // Of blocks whose registers only shuffle their bytes.
-  static void shuffle_alone(const Places& p, std::int64_t registers) {
-    for (std::int64_t r = 0; r < registers; ++r) {
-      store<Ends::outside>(p, r, load<Ends::outside>(p, r));
-    }
+    if (pass.count == 1) return run_pass_of<ends, false, 1>(pass, p, table, registers);
+    if (pass.count == 2) return run_pass_of<ends, false, 2>(pass, p, table, registers);
+    return run_pass_of<ends, false, 3>(pass, p, table, registers);
   }
 
   // All passes of a plan. An exchange within bytes begins one, and the registers of a pass are
@@ -158,29 +177,66 @@ struct BlockLanes {
     }
   };
 
+  // Of blocks whose registers only shuffle their bytes.
+  template <Ends ends, class Table>
+  static void shuffle_alone(const Places& p, const Table& table, std::int64_t registers) {
+    for (std::int64_t r = 0; r < registers; ++r) store<ends>(p, r, load<ends>(p, table, r));
+  }
+
+  // The first pass, which is the last one where a plan has no exchanges.
+  template <Ends ends, class Table>
+  static void begin(const Passes& passes, const Places& p, const Table& table,
+                    std::int64_t registers) {
+    if (passes.count == 0) return shuffle_alone<ends>(p, table, registers);
+    run_pass<ends>(passes.all[0], p, table, registers);
+  }
+
   struct Block {
     const BlockCopy* lines;
     const std::int64_t* register_from;
     const std::uint8_t* source;
-    std::int64_t ahead;  // bytes to the source of a block soon after
     std::uint8_t* out;
+    std::int64_t ahead;         // bytes to the source of a block soon after
+    const std::uint8_t* fetch;  // what is read later instead, for each register; or null
+    const std::int64_t* fetch_of;
   };
 
-  template <std::int64_t bytes>
-  static void read_lines(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
-    for (std::int64_t i = 0; i < moves.line_count; ++i) {
+  // What is read soon, with the bytes of the source that go to such a byte of the buffer.
+  template <bool in_patches>
+  __attribute__((always_inline)) static inline void fetch_with(const Block& block,
+                                                               std::int64_t from, std::int64_t to) {
+    if constexpr (in_patches) {
+      if (to % register_bytes == 0) fetch(block.fetch + block.fetch_of[to / register_bytes]);
+    } else {
+      fetch(block.source + from + block.ahead);
+    }
+  }
+
+  template <std::int64_t bytes, bool in_patches>
+  static void read_lines_of(const BlockMoves& moves, const Block& all, std::uint8_t* buffer) {
+    const Block block = all;  // a copy, which the bytes that are written can't be part of
+    const std::int64_t count = moves.line_count;
+    for (std::int64_t i = 0; i < count; ++i) {
       const BlockCopy line = block.lines[i];
-      fetch(block.source + line.from + block.ahead);
+      fetch_with<in_patches>(block, line.from, line.to);
       std::memcpy(buffer + line.to, block.source + line.from, bytes);
     }
   }
 
-  static void read_long_lines(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
+  template <std::int64_t bytes>
+  static void read_lines(const BlockMoves& moves, const Block& block, std::uint8_t* buffer) {
+    block.fetch != nullptr ? read_lines_of<bytes, true>(moves, block, buffer)
+                           : read_lines_of<bytes, false>(moves, block, buffer);
+  }
+
+  template <bool in_patches>
+  static void read_long_lines(const BlockMoves& moves, const Block& all, std::uint8_t* buffer) {
+    const Block block = all;
     for (std::int64_t i = 0; i < moves.line_count; ++i) {
       const std::uint8_t* const from = block.source + block.lines[i].from;
       std::uint8_t* const to = buffer + block.lines[i].to;
       for (std::int64_t at = 0; at < moves.line_bytes; at += line_bytes) {
-        fetch(from + at + block.ahead);
+        fetch_with<in_patches>(block, block.lines[i].from + at, block.lines[i].to + at);
         std::memcpy(to + at, from + at, line_bytes);
       }
     }
@@ -197,7 +253,8 @@ struct BlockLanes {
       case 32:
         return read_lines<32>(moves, block, buffer);
       default:
-        return read_long_lines(moves, block, buffer);
+        return block.fetch != nullptr ? read_long_lines<true>(moves, block, buffer)
+                                      : read_long_lines<false>(moves, block, buffer);
     }
   }
 
@@ -237,32 +294,28 @@ struct BlockLanes {
   template <class Table>
   static void change_all(const Table& table, std::uint8_t* buffer, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += register_bytes) {
-      L::store(buffer + at, L::change(table, L::load(buffer + at)));
+      L::store(buffer + at, change(table, L::load(buffer + at)));
     }
   }
 
-  static void change(const BlockMoves& moves, std::uint8_t* buffer) {
-    if (moves.nibbles != nullptr) {
-      change_all(typename L::Nibbles(moves), buffer, moves.buffer_bytes);
-    }
-    if (moves.bytes != nullptr) change_all(typename L::Bytes(moves), buffer, moves.buffer_bytes);
-  }
-
-  static void move_block(const BlockMoves& moves, const Passes& passes, const Block& block,
-                         std::uint8_t* buffer) {
+  template <class Table>
+  static void move_block(const BlockMoves& moves, const Passes& passes, const Table& table,
+                         const Block& block, std::uint8_t* buffer) {
     const std::int64_t registers = moves.buffer_bytes / register_bytes;
     const bool any = passes.count > 0 || moves.shuffle != nullptr;
     const bool from_source = block.register_from != nullptr;
     const bool to_out = moves.register_to != nullptr && L::whole_lines && any;
     if (!from_source) {
       read_source(moves, block, buffer);
-      change(moves, buffer);
+      change_all(table, buffer, moves.buffer_bytes);
     }
     Places p{.from = from_source ? block.source : buffer,
              .from_of = from_source ? block.register_from : nullptr,
              .to = buffer,
              .to_of = nullptr,
              .ahead = block.ahead,
+             .fetch = block.fetch,
+             .fetch_of = block.fetch_of,
              .shuffling = nullptr,
              .stream = moves.stream};
     for (std::int64_t i = 0; any && (i == 0 || i < passes.count); ++i) {
@@ -272,12 +325,14 @@ struct BlockLanes {
         p.to_of = moves.register_to;
       }
       if (last) p.shuffling = moves.shuffle;
-      if (passes.count == 0) {
-        shuffle_alone(p, registers);
-      } else if (p.from_of != nullptr || p.to_of != nullptr || p.shuffling != nullptr) {
-        run_pass<Ends::outside>(passes.all[i], p, registers);
+      if (p.from_of != nullptr && block.fetch != nullptr) {
+        begin<Ends::in_patches>(passes, p, table, registers);
+      } else if (p.from_of != nullptr || passes.count == 0) {
+        begin<Ends::outside>(passes, p, table, registers);
+      } else if (p.to_of != nullptr || p.shuffling != nullptr) {
+        run_pass<Ends::outside>(passes.all[i], p, Unchanged(moves), registers);
       } else {
-        run_pass<Ends::inside>(passes.all[i], p, registers);
+        run_pass<Ends::inside>(passes.all[i], p, Unchanged(moves), registers);
       }
       p.from = buffer;
       p.from_of = nullptr;
@@ -285,9 +340,11 @@ struct BlockLanes {
     if (!to_out) write_out(moves, buffer, block.out);
   }
 
-  static void move_blocks(const BlockMoves& moves, const BlockRun& run) {
+  template <class Table>
+  static void move_all(const BlockMoves& moves, const BlockRun& run) {
     alignas(64) std::uint8_t buffer[block_buffer_bytes];
     const Passes passes(moves);
+    const Table table(moves);
     // Far enough for memory, and near enough for lines a page apart, which share a few sets of the
     // cache.
     const std::int64_t small = line_bytes * 32 / moves.buffer_bytes;
@@ -296,18 +353,30 @@ struct BlockLanes {
     Block block{.lines = moves.lines,
                 .register_from = moves.register_from,
                 .source = nullptr,
+                .out = nullptr,
                 .ahead = 0,
-                .out = nullptr};
+                .fetch = nullptr,
+                .fetch_of = nullptr};
     for (std::int64_t i = 0; i < run.count; ++i) {
       const BlockCopy at = run.blocks[i];
       block.source = run.source + at.from;
-      block.ahead = run.blocks[i + soon < run.count ? i + soon : i].from - at.from;
       block.out = run.out + at.to;
-      move_block(moves, passes, block, buffer);
+      block.ahead = run.blocks[i + soon < run.count ? i + soon : i].from - at.from;
+      if (run.later != nullptr) {
+        block.fetch = run.source + run.later[i].from;
+        block.fetch_of = moves.later + run.later[i].part * registers;
+      }
+      move_block(moves, passes, table, block, buffer);
       if (!run.own_lines) continue;
       block.lines += moves.line_count;
       if (block.register_from != nullptr) block.register_from += registers;
     }
+  }
+
+  static void move_blocks(const BlockMoves& moves, const BlockRun& run) {
+    if (moves.bytes != nullptr) return move_all<typename L::Bytes>(moves, run);
+    if (moves.nibbles != nullptr) return move_all<typename L::Nibbles>(moves, run);
+    move_all<Unchanged>(moves, run);
   }
 };
 

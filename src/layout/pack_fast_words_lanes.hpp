@@ -23,11 +23,6 @@ struct Lanes8 {
   typedef std::uint32_t Words __attribute__((vector_size(32), may_alias));
   typedef std::int8_t Bytes __attribute__((vector_size(32), may_alias));
 };
-struct Lanes16 {
-  static constexpr int count = 16;
-  typedef std::uint32_t Words __attribute__((vector_size(64), may_alias));
-  typedef std::int8_t Bytes __attribute__((vector_size(64), may_alias));
-};
 
 // A byte a code. held: all bits set where the code has 4 bits for its difference.
 template <class L>

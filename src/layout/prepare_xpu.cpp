@@ -43,8 +43,9 @@ Result<XpuResult> prepare_xpu(const XpuMatrix& matrix, Dims dims, std::int64_t g
   FEWBIT_TRY(check_tensor("scales", matrix.scales, dtype, {experts, groups.k, dims.n}));
   FEWBIT_TRY(OwnedTensor codes, allocate_tensor(DType::u8, {experts, dims.n, dims.k / 2}));
   FEWBIT_TRY(OwnedTensor scales, allocate_tensor(dtype, {experts, dims.n, groups.k}));
+  constexpr Dims block{.n = 32, .k = 256};  // whole lines of rows in pairs
   repack_experts<GptqWords<4>, RowMajor<4>>(experts, dims, matrix.words.bytes, codes.bytes,
-                                            executor);
+                                            executor, block);
   repack_experts<ColumnMajor<16>, RowMajor<16>>(experts, groups, matrix.scales.bytes, scales.bytes,
                                                 executor);
   return XpuResult{.codes = codes.tensor, .scales = scales.tensor};

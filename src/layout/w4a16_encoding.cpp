@@ -98,7 +98,7 @@ ScaleEncoding encode_nvfp4(const Survey& survey, const W4a16ScaleJob& job, std::
   encoding.largest = largest;
   report.factor = scale_factor(job, std::max(largest, known));
   ByteRange flushed{.first = positive_f8.first, .last = 0};
-  for (std::size_t byte = 0; byte < 256; ++byte) {
+  for (std::size_t byte = encoding.extent.first; byte <= encoding.extent.last; ++byte) {
     const std::uint8_t encoded =
         nvfp4_scale_byte(f8_e4m3_to_f32(static_cast<std::uint8_t>(byte)), report.factor);
     encoding.table[byte] = std::byte{encoded};

@@ -16,7 +16,7 @@ namespace fewbit {
 
 using ByteTable = std::array<std::byte, 256>;
 
-// And which bytes there are.
+// And which bytes there are: the table is that of these, other bytes become zeros.
 struct ScaleEncoding {
   ByteTable table{};
   ByteRange extent;

@@ -108,27 +108,34 @@ ElementMap map_strip(const W4a16ScaleJob& job) {
   return map;
 }
 
+// None where the scales stay as they are.
+ElementTable table_of(const ScaleEncoding& encoding) {
+  const auto* const entries = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
+  for (unsigned byte = encoding.extent.first; byte <= encoding.extent.last; ++byte) {
+    if (entries[byte] != byte) return {.entries = entries, .present = encoding.extent};
+  }
+  return {};
+}
+
 // Blocks that are there in the source or in the result only in part.
 class OddBlocks {
  public:
-  OddBlocks(const W4a16ScaleJob& job, const ScaleEncoding& encoding)
-      : job_(job), encoding_(encoding), blocks_(odd_blocks(job)) {
+  explicit OddBlocks(const W4a16ScaleJob& job) : job_(job), blocks_(odd_blocks(job)) {
     if (blocks_.empty() || job.storage != BlockScaleStorage::plain) return;
-    ElementMap map =
-        grouped() ? map_strip<ScaleOrder::grouped>(job) : map_strip<ScaleOrder::single>(job);
-    encode(map, encoding);
-    map.present.first = 0;  // of rows that are missing
-    strip_.emplace(std::move(map), packing_isa());
+    strip_.emplace(
+        grouped() ? map_strip<ScaleOrder::grouped>(job) : map_strip<ScaleOrder::single>(job),
+        packing_isa());
   }
 
   std::int64_t count() const { return std::ssize(blocks_); }
 
-  void run(std::int64_t index, const std::byte* in, std::byte* out) const {
+  void run(std::int64_t index, const ScaleEncoding& encoding, const std::byte* in,
+           std::byte* out) const {
     const std::int64_t block = blocks_[static_cast<std::size_t>(index)];
     const std::int64_t first = block * block_columns;
     if (!strip_ || first + block_columns > job_.out_columns()) {
-      grouped() ? permute_block<ScaleOrder::grouped>(job_, block, encoding_.table, in, out)
-                : permute_block<ScaleOrder::single>(job_, block, encoding_.table, in, out);
+      grouped() ? permute_block<ScaleOrder::grouped>(job_, block, encoding.table, in, out)
+                : permute_block<ScaleOrder::single>(job_, block, encoding.table, in, out);
       return;
     }
     // Zeros encode to zeros.
@@ -138,40 +145,46 @@ class OddBlocks {
                   in + source_place(job_, job_.rows.source(first + i), 0),
                   static_cast<std::size_t>(job_.grid.k));
     }
-    strip_->run_all(rows.data(), out + first);
-  }
-
-  static void encode(ElementMap& map, const ScaleEncoding& encoding) {
-    map.table = reinterpret_cast<const std::uint8_t*>(encoding.table.data());
-    map.present = encoding.extent;
+    ElementTable table = table_of(encoding);
+    table.present.first = 0;  // of rows that are missing
+    strip_->run_all(table, rows.data(), out + first);
   }
 
  private:
   bool grouped() const { return order_of(job_) == ScaleOrder::grouped; }
 
   const W4a16ScaleJob& job_;
-  const ScaleEncoding& encoding_;
   std::vector<std::int64_t> blocks_;
   std::optional<ElementMover> strip_;
 };
 
-// That many experts, one after another at `from` and at out.
-void permute_experts(const W4a16ScaleJob& job, const ScaleEncoding& encoding, std::int64_t experts,
-                     const std::byte* from, std::byte* out, Executor& executor) {
-  ElementMap map = map_scales(job);
-  OddBlocks::encode(map, encoding);
-  const ElementMover mover(std::move(map), packing_isa());
-  const OddBlocks odd(job, encoding);
-  const std::int64_t tasks = mover.tasks() + odd.count();
-  parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::byte* const in = from + i / tasks * source_bytes(job);
-      std::byte* const to = out + i / tasks * job.out_columns() * job.grid.k;
-      const std::int64_t task = i % tasks;
-      task < mover.tasks() ? mover.run(task, in, to) : odd.run(task - mover.tasks(), in, to);
-    }
-  });
-}
+// The moves of one expert, whichever encoding it has.
+class GridMover {
+ public:
+  explicit GridMover(const W4a16ScaleJob& job)
+      : job_(job), whole_(map_scales(job), packing_isa()), odd_(job) {}
+
+  // That many experts, one after another at `from` and at out.
+  void run(const ScaleEncoding& encoding, std::int64_t experts, const std::byte* from,
+           std::byte* out, Executor& executor) const {
+    const ElementTable table = table_of(encoding);
+    const std::int64_t tasks = whole_.tasks() + odd_.count();
+    parallel_ranges(executor, experts * tasks, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::byte* const in = from + i / tasks * source_bytes(job_);
+        std::byte* const to = out + i / tasks * job_.out_columns() * job_.grid.k;
+        const std::int64_t task = i % tasks;
+        task < whole_.tasks() ? whole_.run(task, table, in, to)
+                              : odd_.run(task - whole_.tasks(), encoding, in, to);
+      }
+    });
+  }
+
+ private:
+  const W4a16ScaleJob& job_;
+  ElementMover whole_;
+  OddBlocks odd_;
+};
 
 // Real scales that have no column: what the last block holds past out_columns().
 template <ScaleOrder order>
@@ -187,9 +200,10 @@ Result<void> permute_in_place(const W4a16ScaleJob& job, const ScaleEncoding& enc
                               std::span<std::byte> scales, Executor& executor) {
   const auto bytes = static_cast<std::size_t>(source_bytes(job));
   FEWBIT_TRY(AlignedBuffer copy, AlignedBuffer::allocate(bytes));
+  const GridMover mover(job);
   for (std::size_t first = 0; first < scales.size(); first += bytes) {
     std::memcpy(copy.data(), scales.data() + first, bytes);
-    permute_experts(job, encoding, 1, copy.data(), scales.data() + first, executor);
+    mover.run(encoding, 1, copy.data(), scales.data() + first, executor);
   }
   return {};
 }
@@ -255,6 +269,7 @@ void each_batch(std::vector<Batch>& batches, Executor& executor, const Fn& fn) {
 // was met is done again.
 void permute_batches(const W4a16ScaleJob& job, std::vector<Batch>& batches,
                      W4a16ScaleReport& report, Executor& executor) {
+  const GridMover mover(job);
   std::atomic<std::uint8_t> largest = 0;
   const auto prepare = [&](Batch& batch, Executor& threads) {
     batch.report = {};
@@ -263,8 +278,7 @@ void permute_batches(const W4a16ScaleJob& job, std::vector<Batch>& batches,
     std::uint8_t known = largest.load();
     while (known < encoding.largest && !largest.compare_exchange_weak(known, encoding.largest)) {
     }
-    permute_experts(batch.job, encoding, batch.job.experts, batch.scales.data(), batch.out,
-                    threads);
+    mover.run(encoding, batch.job.experts, batch.scales.data(), batch.out, threads);
   };
   each_batch(batches, executor, prepare);
   report.factor = scale_factor(job, largest.load());
