@@ -28,6 +28,10 @@ class LayerExperts {
   bool fused() const { return slices_; }
   // Errors: as canonicalize.
   Result<ExpertWeights> read(const Checkpoint& checkpoint, std::int64_t expert) const;
+  // Whether all biases that there are are zero: exporters write them beside every matrix, or beside
+  // some, and then there are none. Reads biases only. Error inconsistent: some experts have others
+  // and some have none (names one of each); else as canonicalize.
+  Result<bool> has_zero_biases(const Checkpoint& checkpoint) const;
 
  private:
   std::vector<Modules> experts_;  // empty: fused
@@ -36,8 +40,6 @@ class LayerExperts {
   std::int64_t count_ = 0;
 };
 
-// Exporters write biases beside every matrix; where all of a layer's are zero there are none.
-bool has_zero_biases(const ExpertWeights& expert);
 void drop_biases(ExpertWeights& expert);
 
 }  // namespace fewbit

@@ -241,8 +241,25 @@ Result<ExpertWeights> LayerExperts::read(const Checkpoint& checkpoint, std::int6
   return read_expert(checkpoint, modules(expert), slices_ ? expert : -1);
 }
 
-bool has_zero_biases(const ExpertWeights& expert) {
-  return all_zero(expert.gate_bias) && all_zero(expert.up_bias) && all_zero(expert.down_bias);
+Result<bool> LayerExperts::has_zero_biases(const Checkpoint& checkpoint) const {
+  const Module* without = nullptr;  // of an expert
+  const Module* with = nullptr;     // whose bias is not zero
+  for (std::int64_t e = 0; e < count_; ++e) {
+    const Modules& of = modules(e);
+    bool any = false;
+    for (const Module* module : {of.gate, of.up, of.down, of.gate_up}) {
+      if (module == nullptr || module->part("bias").empty()) continue;
+      any = true;
+      if (with != nullptr) continue;
+      FEWBIT_TRY(const auto bias, read_bias(checkpoint, *module, slices_ ? e : -1));
+      if (!all_zero(bias)) with = module;
+    }
+    if (!any && without == nullptr) without = of.down;
+  }
+  if (with == nullptr || without == nullptr) return with == nullptr;
+  return Error{ErrorCode::inconsistent,
+               fmt::format("a bias that is not zero, expected none as {} has none", without->name),
+               with->name};
 }
 
 void drop_biases(ExpertWeights& expert) {
@@ -262,9 +279,8 @@ Result<MoeWeights> gather_moe(const Checkpoint& checkpoint, const Identified& id
   out.hidden_size = out.experts.front().up.k;
   out.intermediate_size = out.experts.front().up.n;
   FEWBIT_TRY(check_shapes(out, layer));
-  if (std::ranges::all_of(out.experts, has_zero_biases)) {
-    std::ranges::for_each(out.experts, drop_biases);
-  }
+  FEWBIT_TRY(const bool zero_biases, experts.has_zero_biases(checkpoint));
+  if (zero_biases) std::ranges::for_each(out.experts, drop_biases);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -145,16 +146,17 @@ class Planner {
                    fmt::format("{} experts, config.json says {}", count, config_.num_experts),
                    where};
     }
-    FEWBIT_TRY(layer.zero_biases, biases_are_zero(layer.experts));
+    FEWBIT_TRY(layer.zero_biases, layer.experts.has_zero_biases(source_));
     FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
     FEWBIT_TRY(MoeProblem whole, problem_of(any, count, where));
-    FEWBIT_TRY(whole.two_order_experts, two_order_experts(layer, where));
+    FEWBIT_TRY(const std::vector<std::int64_t> two_orders, two_order_experts(layer, where));
+    whole.two_order_experts = std::ssize(two_orders);
     FEWBIT_TRY(layer.slice,
                plan_slice(any, count,
                           {.split = options_.split, .dealing = dealing_of(engine_, whole)}, where));
     MoeProblem problem = problem_of(whole, layer.slice);
     FEWBIT_TRY(layer.backend, backend_of(problem, whole, number));
-    FEWBIT_TRY(check_layout(layer, problem));
+    FEWBIT_TRY(check_layout(layer, two_orders, problem));
     FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
     FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, cut));
     layer.info.layer = number;
@@ -168,15 +170,6 @@ class Planner {
     FEWBIT_TRY(layer.file, plan_layer_file(layer.info));
     plan_.layers.push_back(std::move(layer));
     return {};
-  }
-
-  // Read only as far as there are some and they are zero.
-  Result<bool> biases_are_zero(const LayerExperts& experts) const {
-    for (std::int64_t e = 0; e < experts.count(); ++e) {
-      FEWBIT_TRY(const ExpertWeights expert, experts.read(source_, e));
-      if (!expert.biased() || !has_zero_biases(expert)) return false;
-    }
-    return true;
   }
 
   // "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.
@@ -218,34 +211,31 @@ class Planner {
   }
 
   // Experts whose gate and up are in act-orders of their own.
-  Result<std::int64_t> two_order_experts(const PlannedLayer& layer,
-                                         const std::string& where) const {
-    std::int64_t count = 0;
+  Result<std::vector<std::int64_t>> two_order_experts(const PlannedLayer& layer,
+                                                      const std::string& where) const {
+    std::vector<std::int64_t> experts;
     for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
       if (!stored_orders_differ(source_, layer.experts.modules(e))) continue;
       FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, where));
-      count += keeps_two_orders(expert) ? 1 : 0;
+      if (keeps_two_orders(expert)) experts.push_back(e);
     }
-    return count;
+    return experts;
   }
 
   // What only the weights tell is settled here too: once begun, a layer can be packed. Of all
   // experts, so that every rank is told the same.
-  Result<void> check_layout(const PlannedLayer& layer, MoeProblem& problem) const {
+  Result<void> check_layout(const PlannedLayer& layer, std::span<const std::int64_t> two_orders,
+                            MoeProblem& problem) const {
     problem.two_scale_experts = 0;
-    problem.two_order_experts = 0;
-    std::int64_t first = -1;
+    if (layer.backend->runs_here()) two_orders = {};
+    problem.two_order_experts = std::ssize(two_orders);
+    std::int64_t first = two_orders.empty() ? -1 : two_orders.front();
     const bool scales = may_want_one_global(*layer.backend, problem);
-    for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
-      const bool orders =
-          !layer.backend->runs_here() && stored_orders_differ(source_, layer.experts.modules(e));
-      if (!scales && !orders) continue;
+    for (std::int64_t e = 0; scales && e < layer.experts.count(); ++e) {
       FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, problem.where));
-      const bool two_scales = scales && keeps_two_globals(expert);
-      const bool two_orders = orders && keeps_two_orders(expert);
-      if (two_scales) ++problem.two_scale_experts;
-      if (two_orders) ++problem.two_order_experts;
-      if (first < 0 && (two_scales || two_orders)) first = e;
+      if (!keeps_two_globals(expert)) continue;
+      ++problem.two_scale_experts;
+      if (first < 0 || e < first) first = e;
     }
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};

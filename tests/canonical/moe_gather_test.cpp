@@ -108,6 +108,32 @@ TEST(GatherMoe, BiasesFollowTheirRows) {
   EXPECT_TRUE(weights->experts[1].biased());
 }
 
+TEST(GatherMoe, BiasesOfSomeExpertsAreZeroOrRefusedByName) {
+  for (const float bias : {0.0F, 2.0F}) {
+    SmallCheckpoint small;
+    small.file("config.json", R"({"hidden_size": 16})");
+    for (const std::string expert : {"0", "1"}) {
+      const std::string name = "model.layers.0.mlp.experts." + expert;
+      small.add_bf16(name + ".gate_proj.weight", {4, 16});
+      small.add_bf16(name + ".up_proj.weight", {4, 16});
+      small.add_bf16(name + ".down_proj.weight", {16, 4});
+    }
+    small.add_f32("model.layers.0.mlp.experts.1.up_proj.bias", {4}, {0, 0, bias, 0});
+    const Checkpoint checkpoint = small.open();
+    const auto weights = gather(checkpoint);
+    if (bias == 0.0F) {
+      ASSERT_TRUE(weights) << weights.error().message();
+      EXPECT_FALSE(weights->experts[1].biased());
+      continue;
+    }
+    ASSERT_FALSE(weights);
+    EXPECT_EQ(weights.error().code, ErrorCode::inconsistent);
+    EXPECT_EQ(weights.error().message(),
+              "model.layers.0.mlp.experts.1.up_proj: a bias that is not zero, expected none as "
+              "model.layers.0.mlp.experts.0.down_proj has none");
+  }
+}
+
 TEST(GatherMoe, ABiasOfAnotherShapeIsRefusedWithBothShapes) {
   SmallCheckpoint small;
   small.file("config.json", R"({"hidden_size": 16})");
