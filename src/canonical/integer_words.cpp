@@ -61,20 +61,40 @@ void transpose_nibbles(Words (&words)[8]) {
   for (const unsigned i : {0U, 2U, 4U, 6U}) exchange(words[i], words[i + 1], 4, 0x0F0F0F0FU);
 }
 
+// Word i of vector j becomes word j of vector i.
+void transpose_four(const Words (&in)[lanes], Words (&out)[lanes]) {
+  const Words a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+  const Words b = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+  const Words c = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Words d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+  out[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+  out[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  out[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+  out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
 // 16 words of 128 columns, from word `first` and from eight columns `block` on.
 void move_awq_tile(const AwqRows& matrix, std::size_t first, std::size_t block) {
   std::uint32_t out[8 * tile_words][tile_words];
-  for (std::size_t b = 0; b < tile_words; ++b) {
+  for (std::size_t b = 0; b < tile_words; b += lanes) {
     for (std::size_t w = 0; w < tile_words; w += lanes) {
-      Words eight[8];
-      for (std::size_t i = 0; i < 8; ++i) {
-        const std::size_t at = (8 * (block + b) + i) * matrix.width() + first + w;
-        std::memcpy(&eight[i], matrix.words.data() + 4 * at, sizeof eight[i]);
+      Words blocks[lanes][8];
+      for (std::size_t four = 0; four < lanes; ++four) {
+        const std::byte* const from =
+            matrix.words.data() + 4 * (8 * (block + b + four) * matrix.width() + first + w);
+        for (std::size_t i = 0; i < 8; ++i) {
+          std::memcpy(&blocks[four][i], from + 4 * i * matrix.width(), sizeof blocks[four][i]);
+        }
+        transpose_nibbles(blocks[four]);
       }
-      transpose_nibbles(eight);
       for (std::size_t j = 0; j < 8; ++j) {
+        const unsigned nibble = awq_nibble[j];
+        const Words column[lanes] = {blocks[0][nibble], blocks[1][nibble], blocks[2][nibble],
+                                     blocks[3][nibble]};
+        Words rows[lanes];
+        transpose_four(column, rows);
         for (std::size_t lane = 0; lane < lanes; ++lane) {
-          out[8 * (w + lane) + j][b] = eight[awq_nibble[j]][lane];
+          std::memcpy(&out[8 * (w + lane) + j][b], &rows[lane], sizeof rows[lane]);
         }
       }
     }

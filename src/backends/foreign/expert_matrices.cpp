@@ -226,16 +226,22 @@ Result<OwnedTensor> scales_by_row(const Stack& stack, DType to) {
 }
 
 Result<OwnedTensor> scales_by_group(const Stack& stack, DType to) {
-  std::vector<float> all(static_cast<std::size_t>(stack.rows() * stack.groups()));
-  std::int64_t row = 0;
+  const auto rows = static_cast<std::size_t>(stack.rows());
+  const auto groups = static_cast<std::size_t>(stack.groups());
+  constexpr std::size_t tile = 64;  // rows whose scales the nearest cache holds
+  std::vector<float> all(rows * groups);
+  std::size_t row = 0;
   for (const QuantizedTensor* part : stack.parts) {
     FEWBIT_TRY(const std::vector<float> values, scales_f32(*part));
-    for (std::int64_t i = 0; i < part->n; ++i, ++row) {
-      for (std::int64_t g = 0; g < stack.groups(); ++g) {
-        all[static_cast<std::size_t>(g * stack.rows() + row)] =
-            values[static_cast<std::size_t>(i * stack.groups() + g)];
+    const auto count = static_cast<std::size_t>(part->n);
+    for (std::size_t first = 0; first < count; first += tile) {
+      const std::size_t end = std::min(first + tile, count);
+      for (std::size_t g = 0; g < groups; ++g) {
+        float* const of_group = all.data() + g * rows + row;
+        for (std::size_t i = first; i < end; ++i) of_group[i] = values[i * groups + g];
       }
     }
+    row += count;
   }
   return rounded(all, to, {1, stack.groups(), stack.rows()}, stack.name + " scales");
 }
