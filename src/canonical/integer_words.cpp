@@ -83,7 +83,9 @@ void move_awq_tile(const AwqRows& matrix, std::size_t first, std::size_t block) 
         const std::byte* const from =
             matrix.words.data() + 4 * (8 * (block + b + four) * matrix.width() + first + w);
         for (std::size_t i = 0; i < 8; ++i) {
-          std::memcpy(&blocks[four][i], from + 4 * i * matrix.width(), sizeof blocks[four][i]);
+          const std::byte* const word = from + 4 * i * matrix.width();
+          __builtin_prefetch(word + 4 * tile_words);  // of the next tile
+          std::memcpy(&blocks[four][i], word, sizeof blocks[four][i]);
         }
         transpose_nibbles(blocks[four]);
       }
@@ -160,8 +162,8 @@ void rows_from_words_n(std::span<const std::byte> words, std::int64_t n, std::in
   // Whole tiles at once, then their rest, byte by byte.
   const std::size_t width = matrix.n / 8 / tile_words * tile_words;
   const std::size_t blocks = matrix.columns / 8 / tile_words * tile_words;
-  for (std::size_t w = 0; w < width; w += tile_words) {
-    for (std::size_t b = 0; b < blocks; b += tile_words) move_awq_tile(matrix, w, b);
+  for (std::size_t b = 0; b < blocks; b += tile_words) {
+    for (std::size_t w = 0; w < width; w += tile_words) move_awq_tile(matrix, w, b);
   }
   move_awq_bytes(matrix, {.first_byte = 4 * blocks,
                           .end_byte = matrix.row_bytes(),
