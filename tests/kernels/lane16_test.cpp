@@ -82,7 +82,7 @@ class Lane16Test : public ::testing::TestWithParam<std::tuple<IsaLevel, Lane16Fo
     GuardedFloats y = run(matrix, x, tokens);
     const auto [n, k] = matrix.dims();
     const std::int64_t chain =
-        std::min({form().group == 0 ? k : form().group, k, std::int64_t{128}});
+        std::min({form().group == 0 ? k : form().group, k, std::int64_t{64}});
     const auto roundings = static_cast<double>(std::max(k, chain + ceil_div(k, chain) + 4));
     std::vector<double> row_values(static_cast<std::size_t>(k));
     for (std::int64_t row = 0; row < (n + 15) / 16 * 16; ++row) {

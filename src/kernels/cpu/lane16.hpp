@@ -5,10 +5,10 @@
 //   y(r, t) = sum over groups g of k   s(r, g) * (sum over k in g of w(r, k) * x(k, t))
 //   w(r, k) = value(code(r, k)) - zero(r, g), exact; s(r, g) = scale(r, g) * global_scale in f32
 //
-// The inner sum is one chain of fused multiply-adds in ascending k over at most 128 k, and longer
+// The inner sum is one chain of fused multiply-adds in ascending k over at most 64 k, and longer
 // groups are several such sums; the outer one a chain in ascending k, whatever the number of tokens
 // and blocks: a token's result depends on nothing but its own values. Error against exact
-// arithmetic on weights rounded to f32: with c = min(group, k, 128),
+// arithmetic on weights rounded to f32: with c = min(group, k, 64),
 // |y - ref| <= (c + ceil(k/c) + 4) * 2^-24 * sum |w x|, below k * 2^-24 * sum |w x| for long rows.
 // The generic level rounds each product too, which the bound includes.
 #pragma once

@@ -10,8 +10,8 @@ struct Avx512 {
   using Words = __m512i;
   static constexpr int direct_tokens = 24;
   [[maybe_unused]] static constexpr int block_tokens = 24;
-  static constexpr int prefetch_bytes = 2048;
-  static constexpr int direct_blocks(int tokens) { return tokens <= 2 ? 2 : 1; }
+  static constexpr int prefetch_bytes = 8192;
+  static constexpr int direct_chains(int tokens) { return tokens <= 2 ? 4 : tokens <= 6 ? 2 : 1; }
 
   FEWBIT_INLINE Floats zero() { return _mm512_setzero_ps(); }
   FEWBIT_INLINE Floats same(float x) { return _mm512_set1_ps(x); }

@@ -11,8 +11,10 @@
 //                              note_nan() collects the rows of NaN codes and spoil() puts NaN
 //                              there. Only where all tokens go the direct way, so that each has its
 //                              bits
-//   L::direct_blocks(tokens)   blocks of 16 rows that run side by side where chains are long, to
-//                              hide the latency of multiply-adds
+//   L::direct_chains(tokens)   chains of a block that run side by side: with few tokens one chain
+//   of
+//                              multiply-adds would be waited for. Of one block, since one stream is
+//                              read best
 #pragma once
 
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
@@ -27,7 +29,16 @@ struct Kind {
   static constexpr bool zeros = zeros_;
   static constexpr int fixed_cells = fixed_cells_;
 };
-constexpr std::int64_t chain_cells = 8;  // of 16 k: the longest chain of multiply-adds
+constexpr std::int64_t chain_cells = 4;    // of 16 k: the longest chain of multiply-adds
+constexpr std::int64_t decoded_cells = 8;  // of 16 k: as many as stay in the first-level cache
+// Chains of `cells` cells from cell `first` of a block on, the first of them in group `group`, of
+// which it and later ones have `left` cells.
+struct ChainPlace {
+  std::int64_t first;
+  std::int64_t cells;
+  std::int64_t group;
+  std::int64_t left;
+};
 
 template <class K>
 FEWBIT_INLINE BlockPlace block_place(const Lane16Blocks& weight, std::int64_t block) {
@@ -81,105 +92,127 @@ FEWBIT_INLINE typename L::Floats weights_at(const typename K::Cell& cell, int i,
   }
 }
 
-// BLOCKS blocks with TOKENS tokens, all sums in registers.
-template <class L, class K, int TOKENS, int BLOCKS>
-void run_direct(const Lane16Blocks& weight, std::int64_t first, const float* x, float* y) {
+// CHAINS chains of `cells` cells, one after another in memory and side by side in time, with TOKENS
+// tokens: total += scale * sum of each, in their order. x is the panel at the first cell. Leaves
+// place behind them. CELLS: place.cells where it is known, else 0.
+template <class L, class K, int TOKENS, int CHAINS, int CELLS>
+FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, ChainPlace& place,
+                              const float* x, typename L::Floats (&total)[TOKENS],
+                              [[maybe_unused]] typename L::NanRows& nan) {
   using Floats = typename L::Floats;
-  Floats total[BLOCKS][TOKENS];
-  BlockPlace at[BLOCKS];
-  [[maybe_unused]] typename L::NanRows nan[BLOCKS] = {};
+  const std::int64_t cells = CELLS != 0 ? CELLS : place.cells;
+  Floats part[CHAINS][TOKENS];
+  std::int64_t group[CHAINS];
+  typename K::Cell::Zero zero[CHAINS];
 #pragma GCC unroll 4
-  for (int b = 0; b < BLOCKS; ++b) {
-    at[b] = block_place<K>(weight, first + b);
+  for (int c = 0; c < CHAINS; ++c) {
+    group[c] = place.group;
+    place.left -= cells;
+    if (place.left == 0) {
+      ++place.group;
+      place.left = K::fixed_cells != 0 ? K::fixed_cells : weight.group / 16;
+    }
+    if constexpr (K::zeros) zero[c] = group_zero<L, K>(weight, at, group[c]);
 #pragma GCC unroll 24
-    for (int t = 0; t < TOKENS; ++t) total[b][t] = L::zero();
+    for (int t = 0; t < TOKENS; ++t) part[c][t] = L::zero();
   }
-  const std::int64_t all_cells = weight.k / 16;
-  const std::int64_t group_cells = K::fixed_cells != 0 ? K::fixed_cells : weight.group / 16;
-  const std::int64_t block_bytes = all_cells * K::Cell::bytes;
-  std::int64_t at_cell = 0;
-  for (std::int64_t g = 0; at_cell < all_cells; ++g) {
-    typename K::Cell::Zero zero[BLOCKS];
+  for (std::int64_t i_cell = 0; i_cell < cells; ++i_cell) {
+    typename K::Cell cell[CHAINS];
 #pragma GCC unroll 4
-    for (int b = 0; b < BLOCKS; ++b) zero[b] = group_zero<L, K>(weight, at[b], g);
-    const std::int64_t left = all_cells - at_cell;
-    const std::int64_t end = at_cell + (left < group_cells ? left : group_cells);
-    while (at_cell < end) {
-      Floats part[BLOCKS][TOKENS];
+    for (int c = 0; c < CHAINS; ++c) {
+      const std::int64_t index = place.first + c * cells + i_cell;
+      const std::uint8_t* codes = at.codes + index * K::Cell::bytes;
+      K::Cell::load(cell[c], at.codes, index, weight.offset_codes);
+      if constexpr (K::Cell::raw) L::note_nan(nan, codes);
 #pragma GCC unroll 4
-      for (int b = 0; b < BLOCKS; ++b)
-#pragma GCC unroll 24
-        for (int t = 0; t < TOKENS; ++t) part[b][t] = L::zero();
-      const std::int64_t chain_end = end - at_cell < chain_cells ? end : at_cell + chain_cells;
-      for (; at_cell < chain_end; ++at_cell, x += TOKENS * 16) {
-        typename K::Cell cell[BLOCKS];
-        // Behind the end of a block its stream goes on in the next blocks, BLOCKS further.
-        const bool leaves = at_cell * K::Cell::bytes + L::prefetch_bytes >= block_bytes;
-        const std::int64_t ahead = L::prefetch_bytes + (leaves ? (BLOCKS - 1) * block_bytes : 0);
-#pragma GCC unroll 4
-        for (int b = 0; b < BLOCKS; ++b) {
-          const std::uint8_t* codes = at[b].codes + at_cell * K::Cell::bytes;
-          K::Cell::load(cell[b], at[b].codes, at_cell, weight.offset_codes);
-          if constexpr (K::Cell::raw) L::note_nan(nan[b], codes);
-#pragma GCC unroll 4
-          for (int line = 0; line < K::Cell::bytes; line += 64)
-            __builtin_prefetch(codes + ahead + line);
-        }
+      for (int line = 0; line < K::Cell::bytes; line += 64)
+        __builtin_prefetch(codes + L::prefetch_bytes + line);
+    }
+    const float* xc = x + i_cell * TOKENS * 16;
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < 16; ++i) {
 #pragma GCC unroll 4
-          for (int b = 0; b < BLOCKS; ++b) {
-            const Floats w = weights_at<L, K>(cell[b], i, zero[b]);
+      for (int c = 0; c < CHAINS; ++c) {
+        const Floats w = weights_at<L, K>(cell[c], i, zero[c]);
 #pragma GCC unroll 24
-            for (int t = 0; t < TOKENS; ++t)
-              part[b][t] = L::fma(w, L::same(x[t * 16 + i]), part[b][t]);
-          }
-        }
-      }
-#pragma GCC unroll 4
-      for (int b = 0; b < BLOCKS; ++b) {
-        const Floats s = group_scale<L, K>(weight, at[b], g);
-#pragma GCC unroll 24
-        for (int t = 0; t < TOKENS; ++t) {
-          if constexpr (K::Cell::raw) part[b][t] = L::mul(part[b][t], L::same(256.0F));
-          total[b][t] = L::fma(s, part[b][t], total[b][t]);
-        }
+        for (int t = 0; t < TOKENS; ++t)
+          part[c][t] = L::fma(w, L::same(xc[c * cells * TOKENS * 16 + t * 16 + i]), part[c][t]);
       }
     }
   }
 #pragma GCC unroll 4
-  for (int b = 0; b < BLOCKS; ++b)
+  for (int c = 0; c < CHAINS; ++c) {
+    const Floats s = group_scale<L, K>(weight, at, group[c]);
 #pragma GCC unroll 24
     for (int t = 0; t < TOKENS; ++t) {
-      if constexpr (K::Cell::raw) total[b][t] = L::spoil(total[b][t], nan[b]);
-      L::store(y + (b * TOKENS + t) * 16, total[b][t]);
+      if constexpr (K::Cell::raw) part[c][t] = L::mul(part[c][t], L::same(256.0F));
+      total[t] = L::fma(s, part[c][t], total[t]);
     }
+  }
+  place.first += CHAINS * cells;
+}
+
+// As many chains side by side as fit into the block, where groups are of whole chains.
+template <class L, class K, int TOKENS, int CELLS>
+FEWBIT_INLINE void run_steps(const Lane16Blocks& weight, const BlockPlace& at, ChainPlace& place,
+                             const float* x, typename L::Floats (&total)[TOKENS],
+                             typename L::NanRows& nan) {
+  constexpr int side_by_side = L::direct_chains(TOKENS);
+  while (place.first + side_by_side * CELLS <= weight.k / 16) {
+    run_chains<L, K, TOKENS, side_by_side, CELLS>(weight, at, place, x + place.first * TOKENS * 16,
+                                                  total, nan);
+  }
+}
+
+// One block with TOKENS tokens, all sums in registers.
+template <class L, class K, int TOKENS>
+void run_direct(const Lane16Blocks& weight, std::int64_t block, const float* x, float* y) {
+  typename L::Floats total[TOKENS];
+#pragma GCC unroll 24
+  for (int t = 0; t < TOKENS; ++t) total[t] = L::zero();
+  [[maybe_unused]] typename L::NanRows nan = {};
+  const BlockPlace at = block_place<K>(weight, block);
+  const std::int64_t all_cells = weight.k / 16;
+  const std::int64_t group_cells = K::fixed_cells != 0 ? K::fixed_cells : weight.group / 16;
+  ChainPlace place{.first = 0, .cells = 0, .group = 0, .left = group_cells};
+  if constexpr (L::direct_chains(TOKENS) == 1) {
+    // Tokens enough for chains of their own.
+  } else if constexpr (K::fixed_cells != 0) {
+    run_steps<L, K, TOKENS, K::fixed_cells>(weight, at, place, x, total, nan);
+  } else if (group_cells % chain_cells == 0) {
+    run_steps<L, K, TOKENS, chain_cells>(weight, at, place, x, total, nan);
+  } else if (group_cells == 2) {
+    run_steps<L, K, TOKENS, 2>(weight, at, place, x, total, nan);
+  }
+  while (place.first < all_cells) {
+    const std::int64_t left = all_cells - place.first;
+    place.cells = place.left < chain_cells ? place.left : chain_cells;
+    if (left < place.cells) place.cells = left;
+    run_chains<L, K, TOKENS, 1, K::fixed_cells>(weight, at, place, x + place.first * TOKENS * 16,
+                                                total, nan);
+  }
+#pragma GCC unroll 24
+  for (int t = 0; t < TOKENS; ++t) {
+    if constexpr (K::Cell::raw) total[t] = L::spoil(total[t], nan);
+    L::store(y + t * 16, total[t]);
+  }
 }
 
 template <class L, class K, int TOKENS>
 void run_direct_blocks(const Lane16Blocks& weight, const float* x, float* y) {
-  constexpr int side_by_side = K::fixed_cells == 1 ? 1 : L::direct_blocks(TOKENS);
-  std::int64_t b = 0;
-  if constexpr (side_by_side > 1) {
-    // Shorter chains overlap by themselves, and one stream is read best.
-    if (weight.group > 32) {
-      for (; b + side_by_side <= weight.blocks; b += side_by_side)
-        run_direct<L, K, TOKENS, side_by_side>(weight, b, x, y + b * TOKENS * 16);
-    }
-  }
-  for (; b < weight.blocks; ++b) run_direct<L, K, TOKENS, 1>(weight, b, x, y + b * TOKENS * 16);
+  for (std::int64_t b = 0; b < weight.blocks; ++b)
+    run_direct<L, K, TOKENS>(weight, b, x, y + b * TOKENS * 16);
 }
 
-// Up to chain_cells cells of one block, decoded: w[k][row], and which k share a scale.
+// Up to decoded_cells cells of one block, decoded: w[k][row], and which k share a scale.
 struct Decoded {
-  alignas(64) float w[chain_cells * 16 * 16];
-  alignas(64) float scale[chain_cells * 16];
+  alignas(64) float w[decoded_cells * 16 * 16];
+  alignas(64) float scale[decoded_cells * 16];
   int chains;
   int cells;  // of each chain
 };
 
-// Decodes the chains that begin at a cell of group g: several groups where they are short.
-// Preconditions: the cells of a group divide chain_cells, or the chain does not leave its group.
+// Decodes the chains that begin at a cell, none of which leaves its group.
 template <class L, class K>
 FEWBIT_INLINE void decode(const Lane16Blocks& weight, const BlockPlace& at, std::int64_t first,
                           Decoded& out) {
@@ -240,8 +273,8 @@ void run_decoded(const Lane16Blocks& weight, std::int64_t block, const float* x,
     cells = left < cells ? left : cells;
     decoded.cells = static_cast<int>(cells);
     decoded.chains = 1;
-    if (cells == group_cells && cells <= chain_cells / 2) {
-      const std::int64_t most = chain_cells / cells;
+    if (group_cells % cells == 0 && cell % cells == 0) {
+      const std::int64_t most = decoded_cells / cells;
       decoded.chains = static_cast<int>(left / cells < most ? left / cells : most);
     }
     decode<L, K>(weight, at, cell, decoded);

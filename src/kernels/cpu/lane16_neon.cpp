@@ -26,7 +26,7 @@ struct Neon {
   // 4 x 6 accumulators, 4 weights, 1 broadcast of 32 registers.
   static constexpr int block_tokens = 6;
   static constexpr int prefetch_bytes = 2048;
-  static constexpr int direct_blocks(int tokens) { return tokens == 1 ? 2 : 1; }
+  static constexpr int direct_chains(int tokens) { return tokens == 1 ? 2 : 1; }
   static constexpr bool raw_e4m3 = false;
   using NanRows = bool;
 
