@@ -6,7 +6,7 @@
 
 #include "core/isa_region.hpp"
 
-FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx2,fma,f16c")
 
 namespace fewbit::test {
 namespace {

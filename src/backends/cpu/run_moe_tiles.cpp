@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass over a MoE layer with bf16 tokens as tiles take them (kernels/cpu/tile_operand.hpp).
-#include <bit>
+#include <array>
 
 #include "backends/cpu/moe_pass.hpp"
 #include "backends/cpu/multiply_tiles.hpp"
@@ -19,7 +19,13 @@ class TilePass : MoePass {
       : MoePass(problem, experts, args, workspace),
         hidden_row_(tile_row(problem.hidden_size)),
         activated_row_(tile_row(problem.intermediate_size)),
-        output_row_(output_row(problem.hidden_size)) {}
+        output_row_(output_row(problem.hidden_size)),
+        gate_constants_(constants_) {
+    const Activation kind = problem.activation.kind;
+    sigmoid_gate_ = kind == Activation::silu || kind == Activation::swigluoai;
+    if (kind == Activation::silu)
+      gate_constants_ = {.alpha = 1, .beta = 0, .limit = constants_.limit};
+  }
 
   void run(Executor& executor) {
     sort(tile_cut(std::max(problem_.hidden_size, problem_.intermediate_size)));
@@ -34,9 +40,9 @@ class TilePass : MoePass {
                  [this](std::size_t expert, Range blocks) { fc2(expert, blocks); });
     });
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) {
-      combine(i, n, [this](std::int32_t position, std::int64_t block) {
-        return ws_.outputs.data() + position * output_row_ + block * 16;
-      });
+      if (problem_.top_k > most_summed) return sum_blocks(i, n);
+      const Range tokens = share(args_.tokens, i, n);
+      for (std::int64_t t = tokens.begin; t < tokens.end; ++t) sum_routes(t);
     });
   }
 
@@ -88,21 +94,29 @@ class TilePass : MoePass {
   void activate_chunk(const Expert& expert, const Panel& panel, Range blocks, float* gate,
                       const float* up) const {
     const std::int64_t count = (blocks.end - blocks.begin) * panel.tokens * 16;
-    for (std::int64_t i = 0; i < count; ++i)
-      gate[i] = activate(problem_.activation.kind, gate[i], up[i], constants_);
-    std::uint16_t* to = activated_tiles(panel);
-    for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
-      for (std::int64_t t = 0; t < panel.tokens; ++t, gate += 16) {
-        if (expert.activated_places.empty()) {
-          tile_store_half(gate, to + tile_place(panel.tokens, activated_row_, t, b * 16));
-          continue;
-        }
-        for (std::int64_t lane = 0; lane < 16; ++lane) {
-          const std::int64_t k = expert.activated_places[at(b * 16 + lane)];
-          to[tile_place(panel.tokens, activated_row_, t, k)] = f32_to_bf16(gate[lane]);
-        }
-      }
+    if (sigmoid_gate_) {
+      gate_by_sigmoid(gate_constants_, count, gate, up);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i)
+        gate[i] = activate(problem_.activation.kind, gate[i], up[i], constants_);
     }
+    std::uint16_t* to = activated_tiles(panel);
+    for (std::int64_t b = blocks.begin; b < blocks.end; ++b, gate += panel.tokens * 16) {
+      if (expert.activated_places.empty())
+        tile_store_features(gate, panel.tokens, activated_row_, b * 16, to);
+      else
+        scatter_features(expert.activated_places, panel, b, gate);
+    }
+  }
+
+  // Features of block b to their places among the columns of down.
+  void scatter_features(const std::vector<std::int32_t>& places, const Panel& panel, std::int64_t b,
+                        const float* values) const {
+    std::uint16_t* to = activated_tiles(panel);
+    for (std::int64_t t = 0; t < panel.tokens; ++t, values += 16)
+      for (std::int64_t lane = 0; lane < 16; ++lane)
+        to[tile_place(panel.tokens, activated_row_, t, places[at(b * 16 + lane)])] =
+            f32_to_bf16(values[lane]);
   }
 
   // What of the last lines lies beyond the features.
@@ -127,6 +141,36 @@ class TilePass : MoePass {
     }
   }
 
+  const float* output_of(std::int64_t position) const {
+    return ws_.outputs.data() + position * output_row_;
+  }
+  void sum_blocks(int worker, int workers) const {
+    combine(worker, workers, [this](std::int32_t position, std::int64_t block) {
+      return output_of(position) + block * 16;
+    });
+  }
+
+  // The routes of a token, whose rows are listed on the stack.
+  static constexpr std::int64_t most_summed = 64;
+  void sum_routes(std::int64_t token) const {
+    std::array<const float*, most_summed> rows;
+    std::array<float, most_summed> weights;
+    std::int64_t count = 0;
+    for (std::int64_t route = token * problem_.top_k; route < (token + 1) * problem_.top_k;
+         ++route) {
+      const std::int32_t position = ws_.positions[at(route)];
+      if (position < 0) continue;
+      rows[at(count)] = output_of(position);
+      weights[at(count)] = problem_.router_weight_side == RouterWeightSide::output
+                               ? args_.topk_weights[at(route)]
+                               : 1.0F;
+      ++count;
+    }
+    sum_rows_bf16(
+        rows.data(), weights.data(), count, problem_.hidden_size,
+        reinterpret_cast<std::uint8_t*>(args_.out.data()) + token * problem_.hidden_size * 2);
+  }
+
   void raise_amax(const AmaxTable& table) const {
     raise_hidden_amax(table);
     for (std::size_t e = 0; e < experts_.size(); ++e) {
@@ -147,6 +191,8 @@ class TilePass : MoePass {
   std::int64_t hidden_row_;
   std::int64_t activated_row_;
   std::int64_t output_row_;
+  ActivationConstants gate_constants_;  // of gate_by_sigmoid
+  bool sigmoid_gate_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "kernels/cpu/lane16_tiles.hpp"
 
 #if defined(__x86_64__)
-FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,amx-tile,amx-bf16")
+FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx2,fma,f16c,amx-tile,amx-bf16")
 
 namespace fewbit {
 namespace {

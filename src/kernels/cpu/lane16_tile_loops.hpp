@@ -72,6 +72,16 @@ struct TileMemory {
   alignas(64) float sums[4][256];
 };
 
+template <class Fill>
+FEWBIT_INLINE void fill_whole(const Fill& fill, std::int64_t cell, std::uint16_t* lines) {
+  if constexpr (requires { fill.tile(cell, lines); }) {
+    fill.tile(cell, lines);
+  } else {
+    fill.cell(cell, lines);
+    fill.cell(cell + 1, lines + 256);
+  }
+}
+
 // One tile of each block, from two cells; cells outside the span are zero.
 template <class Fill, int COLUMNS>
 FEWBIT_INLINE void fill_tiles(const Fill* fill, std::int64_t tile, const Span& span,
@@ -79,14 +89,17 @@ FEWBIT_INLINE void fill_tiles(const Fill* fill, std::int64_t tile, const Span& s
 #pragma GCC unroll 2
   for (int c = 0; c < COLUMNS; ++c) {
     std::uint16_t* lines = memory.weights[c][slot];
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t cell = tile * 2 + half;
-      if (cell >= span.first_cell && cell < span.end_cell) {
-        fill[c].cell(cell, lines + half * 256);
-      } else {
-        for (int line = 0; line < 8; ++line)
-          store_line(lines + half * 256, line, _mm512_setzero_si512());
+    const std::int64_t cell = tile * 2;
+    if (cell >= span.first_cell && cell + 1 < span.end_cell) {
+      fill_whole(fill[c], cell, lines);
+    } else {
+      for (int half = 0; half < 2; ++half) {
+        if (cell + half >= span.first_cell && cell + half < span.end_cell) {
+          fill[c].cell(cell + half, lines + half * 256);
+        } else {
+          for (int line = 0; line < 8; ++line)
+            store_line(lines + half * 256, line, _mm512_setzero_si512());
+        }
       }
     }
     const std::uint8_t* codes = fill[c].codes(tile * 2);
@@ -230,10 +243,90 @@ void multiply_chunk(T& unit, const Pair<Fill>& pair, const Chunk& chunk, const T
   }
 }
 
+// The products of one group in tile C, by the tiles in `slot` and on, and their sums in memory.
+template <class T, int C>
+FEWBIT_INLINE void multiply_group(T& unit, const std::uint16_t* x, int column, int slot, int tiles,
+                                  TileMemory& memory) {
+  unit.template zero<C>();
+  for (int i = 0; i < tiles; ++i, x += 512) {
+    unit.template operand<4>(x);
+    unit.template operand<6 + C % 2>(memory.weights[column][slot + i]);
+    unit.template dot<C, 4, 6 + C % 2>();
+  }
+  unit.template store<C>(memory.sums[C], 64);
+}
+
+// 16 tokens and a block whose groups are scaled: their 16 sums stay in registers for the chunk.
+template <class T, class K, class Fill>
+void multiply_groups(T& unit, const Lane16Blocks& block, const Fill& fill, const Chunk& chunk,
+                     const std::uint16_t* x, int column, float* y, std::int64_t y_token,
+                     TileMemory& memory) {
+  __m512 sums[16];
+  const bool begins = chunk.spans[0].first_cell == 0;
+  if (!begins) {
+#pragma GCC unroll 16
+    for (int t = 0; t < 16; ++t) sums[t] = _mm512_load_ps(y + t * y_token);
+  }
+  int slot = 0;
+  for (int s = 0; s < chunk.count; ++s) {
+    const Span& span = chunk.spans[s];
+    const std::uint16_t* at = x + span.first_tile() * 512;
+    // By turns, so that a group's products need not wait for the stores of the one before.
+    if (s % 2 == 0)
+      multiply_group<T, 0>(unit, at, column, slot, span.tiles(), memory);
+    else
+      multiply_group<T, 1>(unit, at, column, slot, span.tiles(), memory);
+    slot += span.tiles();
+    const __m512 scale = span_scale<K>(block, fill, span);
+    const float* group = memory.sums[s % 2];
+    if (begins && s == 0) {
+#pragma GCC unroll 16
+      for (int t = 0; t < 16; ++t) sums[t] = _mm512_mul_ps(scale, _mm512_load_ps(group + t * 16));
+    } else {
+#pragma GCC unroll 16
+      for (int t = 0; t < 16; ++t)
+        sums[t] = _mm512_fmadd_ps(scale, _mm512_load_ps(group + t * 16), sums[t]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < 16; ++t) _mm512_store_ps(y + t * y_token, sums[t]);
+}
+
+template <class Fill, int COLUMNS>
+void fill_chunk(const Pair<Fill>& pair, const Chunk& chunk, TileMemory& memory) {
+  int slot = 0;
+  for (int s = 0; s < chunk.count; ++s)
+    for (int i = 0; i < chunk.spans[s].tiles(); ++i, ++slot)
+      fill_tiles<Fill, COLUMNS>(pair.fill, chunk.spans[s].first_tile() + i, chunk.spans[s],
+                                pair.ahead, slot, memory);
+}
+
+// Whether the groups of a chunk are scaled one by one and all tiles of tokens are full.
+template <class Fill>
+FEWBIT_INLINE bool in_groups(const Chunk& chunk, const TokenPair& tokens) {
+  if (Fill::in_weights || tokens.rows[0] != tile_tokens) return false;
+  const Span& span = chunk.spans[0];
+  return span.opens && span.closes && (tokens.rows[1] == 0 || tokens.rows[1] == tile_tokens);
+}
+
+template <class T, class K, class Fill, int COLUMNS>
+void multiply_full_tiles(T& unit, const Pair<Fill>& pair, const Chunk& chunk,
+                         const TokenPair& tokens, TileMemory& memory) {
+  for (int tile = 0; tile < 2 && tokens.rows[tile] != 0; ++tile)
+    for (int c = 0; c < COLUMNS; ++c)
+      multiply_groups<T, K, Fill>(unit, *pair.blocks[c], pair.fill[c], chunk, tokens.x[tile], c,
+                                  tokens.y[c] + tile * tile_tokens * tokens.y_token, tokens.y_token,
+                                  memory);
+}
+
 template <class T, class K, class Fill, int COLUMNS>
 void multiply_tokens(T& unit, const Pair<Fill>& pair, const Chunk& chunk, const TokenPair& tokens,
                      bool fills, TileMemory& memory) {
   unit.rows(static_cast<int>(tokens.rows[0]), static_cast<int>(tokens.rows[1]));
+  if (in_groups<Fill>(chunk, tokens)) {
+    if (fills) fill_chunk<Fill, COLUMNS>(pair, chunk, memory);
+    return multiply_full_tiles<T, K, Fill, COLUMNS>(unit, pair, chunk, tokens, memory);
+  }
   if (tokens.rows[1] == 0) {
     if (fills)
       return multiply_chunk<T, K, Fill, 1, COLUMNS, true>(unit, pair, chunk, tokens, memory);
@@ -317,6 +410,14 @@ void run_e2m1(const Lane16Tiles& run) {
   run_by_columns<T, K, Plain, Plain>(run);
 }
 
+template <class T, class K>
+void run_e4m3(const Lane16Tiles& run) {
+  using Plain = Fp8Fill<K, false>;
+  if (run.left.scale_format == Lane16Scale::f8_e8m0)
+    return run_by_columns<T, K, Fp8Fill<K, true>, Plain>(run);
+  run_by_columns<T, K, Plain, Plain>(run);
+}
+
 // Kinds whose cells give f32 that are exact in bf16.
 template <class T, class K, class Fill = CellFill<K>>
 void run_plain(const Lane16Tiles& run) {
@@ -327,6 +428,7 @@ template <class T>
 Lane16TilesFn* tiles_of(Lane16Codes codes) {
   using L = Avx512;
   using Int4 = Kind<Int4Cell<L>, false>;
+  using Zeros4 = Kind<ZeroInt4Cell<L>, true>;
   switch (codes) {
     case Lane16Codes::nvfp4:
       return run_e2m1<T, Kind<E2m1Cell<L>, false, 1>>;
@@ -335,7 +437,7 @@ Lane16TilesFn* tiles_of(Lane16Codes codes) {
     case Lane16Codes::int4:
       return run_plain<T, Int4, TableFill<Int4, true>>;
     case Lane16Codes::int4_zeros:
-      return run_plain<T, Kind<ZeroInt4Cell<L>, true>>;
+      return run_by_columns<T, Zeros4, ZeroInt4Fill<Zeros4>, CellFill<Zeros4>>;
     case Lane16Codes::int8:
       return run_plain<T, Kind<Int8Cell<L>, false>>;
     case Lane16Codes::int8_zeros:
@@ -347,7 +449,7 @@ Lane16TilesFn* tiles_of(Lane16Codes codes) {
     case Lane16Codes::q6_k:
       return nullptr;
     default:
-      return run_plain<T, Kind<ExactE4m3Cell<L>, false>>;
+      return run_e4m3<T, Kind<ExactE4m3Cell<L>, false>>;
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "moe/activation.hpp"
+
 namespace fewbit {
 
 inline constexpr std::int64_t tile_tokens = 16;
@@ -37,8 +39,20 @@ float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, s
 // The same with value order[i] at k = i; n is a multiple of 16.
 float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, std::int64_t n,
                         std::int64_t rows, std::uint16_t* to);
-// 16 f32 values, rounded to bf16 (nearest, ties to even), as k = 0 to 15 or 16 to 31 of a line:
-// `to` is the first or second half of one.
-void tile_store_half(const float* values, std::uint16_t* to);
+// 16 features k to k + 15 of every token: values [tokens][16] in f32, rounded to bf16 (nearest,
+// ties to even), into an operand of all of them with rows of `row` values. k is a multiple of 16.
+void tile_store_features(const float* values, std::int64_t tokens, std::int64_t row, std::int64_t k,
+                         std::uint16_t* operand);
+
+// out = sum over i of weights[i] * rows[i], added in that order in f32, rounded to bf16. n is a
+// multiple of 16; rows are aligned to 64 bytes.
+void sum_rows_bf16(const float* const* rows, const float* weights, std::int64_t count,
+                   std::int64_t n, std::uint8_t* out);
+
+// gate = gate' / (1 + exp(-alpha gate')) * (up' + beta), of gate' = min(gate, limit) and up' = up
+// clamped to +-limit; NaN stays NaN. alpha 1, beta 0 is silu(gate) * up. Error below 8 * 2^-24 of
+// |gate' (up' + beta)|. count is a multiple of 16; both aligned to 64 bytes.
+void gate_by_sigmoid(const ActivationConstants& constants, std::int64_t count, float* gate,
+                     const float* up);
 
 }  // namespace fewbit

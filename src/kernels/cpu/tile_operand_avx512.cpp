@@ -43,6 +43,35 @@ __m512i line_order() {
   return _mm512_or_si512(base, _mm512_mask_mov_epi64(in_eight, 0xaa, second));
 }
 
+__m256i to_bf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+
+// e^x to 2 units in the last place: 2^n e^r with |r| <= ln 2 / 2, e^r by its series. Beyond +-110
+// the result is infinity or 0 all the same.
+__m512 exp_of(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-110.0F), _mm512_min_ps(_mm512_set1_ps(110.0F), x));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  // ln 2 in two parts: n times the first is exact.
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), x);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4F), r);
+  __m512 sum = _mm512_set1_ps(1.0F / 5040);
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 720));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 120));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 24));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 6));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(0.5F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
+  return _mm512_scalef_ps(sum, n);
+}
+
 }  // namespace
 
 float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, std::uint16_t* to) {
@@ -63,16 +92,40 @@ float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, s
   return std::bit_cast<float>(_mm512_reduce_max_epu32(all));
 }
 
-void tile_store_half(const float* values, std::uint16_t* to) {
-  const __m512i bits = _mm512_castps_si512(_mm512_loadu_ps(values));
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512 x = _mm512_castsi512_ps(bits);
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
-  const __m256i words = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+void tile_store_features(const float* values, std::int64_t tokens, std::int64_t row, std::int64_t k,
+                         std::uint16_t* operand) {
   const __m256i order = _mm512_castsi512_si256(line_order());
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutexvar_epi16(order, words));
+  for (std::int64_t t = 0; t < tokens; ++t, values += 16) {
+    const __m256i words = to_bf16(_mm512_load_ps(values));
+    std::uint16_t* to = operand + tile_place(tokens, row, t, k);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_permutexvar_epi16(order, words));
+  }
+}
+
+void sum_rows_bf16(const float* const* rows, const float* weights, std::int64_t count,
+                   std::int64_t n, std::uint8_t* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    __m512 sum = _mm512_setzero_ps();
+    for (std::int64_t r = 0; r < count; ++r)
+      sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[r]), _mm512_load_ps(rows[r] + i), sum);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * 2), to_bf16(sum));
+  }
+}
+
+void gate_by_sigmoid(const ActivationConstants& constants, std::int64_t count, float* gate,
+                     const float* up) {
+  const __m512 limit = _mm512_set1_ps(constants.limit);
+  const __m512 least = _mm512_set1_ps(-constants.limit);
+  const __m512 alpha = _mm512_set1_ps(-constants.alpha);
+  const __m512 beta = _mm512_set1_ps(constants.beta);
+  const __m512 one = _mm512_set1_ps(1.0F);
+  for (std::int64_t i = 0; i < count; i += 16) {
+    // Of a pair with NaN these give the second.
+    const __m512 g = _mm512_min_ps(limit, _mm512_load_ps(gate + i));
+    const __m512 u = _mm512_max_ps(least, _mm512_min_ps(limit, _mm512_load_ps(up + i)));
+    const __m512 below = _mm512_add_ps(one, exp_of(_mm512_mul_ps(alpha, g)));
+    _mm512_store_ps(gate + i, _mm512_mul_ps(_mm512_div_ps(g, below), _mm512_add_ps(u, beta)));
+  }
 }
 
 }  // namespace fewbit
