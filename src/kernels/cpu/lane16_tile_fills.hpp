@@ -254,16 +254,26 @@ struct E4m3Fill {
   }
 };
 
-// e4m3, with powers of two where `powers`. Codes that are no normal numbers go the way of CellFill,
-// a cell with one of them as a whole.
+// Magnitudes of e4m3 codes below 8, its subnormals.
+alignas(32) constexpr std::uint16_t e4m3_small[16] = {
+    0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60,
+    0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+
+// e4m3, with powers of two where `powers`: exponents are raised by 100 and lowered by what the
+// scale is below 2^100, which leaves zero as it is. A cell with NaN goes another way.
 template <class K, bool powers>
 struct Fp8Fill {
   static constexpr bool in_weights = powers;
   static constexpr std::int64_t cell_bytes = 256;
+  static constexpr int raise = powers ? 100 << 7 : 0;
   BlockPlace at;
   CellGroups groups;
+  __m512i small;
   explicit Fp8Fill(const Lane16Blocks& block)
-      : at(block_place<K>(block, 0)), groups(block.group / 16) {}
+      : at(block_place<K>(block, 0)), groups(block.group / 16), small(doubled(e4m3_small)) {
+    const __m512i more = _mm512_add_epi16(small, _mm512_set1_epi16(raise));
+    small = _mm512_mask_mov_epi16(small, _mm512_test_epi16_mask(small, small), more);
+  }
   static bool ordinary(const Lane16Blocks& block) {
     return !powers || E8m0Fill<K>::ordinary(block);
   }
@@ -271,16 +281,15 @@ struct Fp8Fill {
     return at.codes + c * cell_bytes;
   }
 
-  static bool all_normal(const std::uint8_t* cell) {
-    __mmask64 odd = 0;
+  FEWBIT_MEMBER bool has_nan(std::int64_t c) const {
+    __mmask64 nan = 0;
 #pragma GCC unroll 4
     for (int i = 0; i < 256; i += 64) {
-      const __m512i codes = _mm512_load_si512(cell + i);
-      const __m512i rest = _mm512_or_si512(codes, _mm512_set1_epi8(static_cast<char>(0x80)));
-      odd |= _mm512_testn_epi8_mask(codes, _mm512_set1_epi8(0x78)) |
-             _mm512_cmpeq_epi8_mask(rest, _mm512_set1_epi8(static_cast<char>(0xff)));
+      const __m512i rest = _mm512_or_si512(_mm512_load_si512(codes(c) + i),
+                                           _mm512_set1_epi8(static_cast<char>(0x80)));
+      nan |= _mm512_cmpeq_epi8_mask(rest, _mm512_set1_epi8(static_cast<char>(0xff)));
     }
-    return odd == 0;
+    return nan != 0;
   }
   __attribute__((noinline)) void any_cell(std::int64_t c, std::uint16_t* lines) const {
     const __m512 scale = powers ? Avx512::e8m0(at.scales + groups.of(c) * 16) : Avx512::same(1.0F);
@@ -293,13 +302,23 @@ struct Fp8Fill {
                  _mm512_mask_blend_epi16(0xaaaaaaaaU, _mm512_srli_epi32(first, 16), second));
     }
   }
-  // Exponents 120 higher, and those of the scale.
+  // Codes of 32 weights in the upper halves of words.
+  FEWBIT_MEMBER __m512i values(__m512i words, __m512i lower) const {
+    const __m512i mask = _mm512_set1_epi16(0x07f0);
+    __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 4), mask);
+    size = _mm512_add_epi16(size, _mm512_set1_epi16((120 << 7) + raise));
+    const __mmask32 subnormal = _mm512_testn_epi16_mask(words, _mm512_set1_epi16(0x7800));
+    size = _mm512_mask_permutexvar_epi16(size, subnormal, _mm512_srli_epi16(words, 8), small);
+    if constexpr (powers) size = _mm512_subs_epu16(size, lower);
+    const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
+    return _mm512_ternarylogic_epi32(words, sign, size, 0xea);  // words & sign | size
+  }
   FEWBIT_MEMBER void cell(std::int64_t c, std::uint16_t* lines) const {
-    if (__builtin_expect(!all_normal(codes(c)), 0)) return any_cell(c, lines);
-    __m512i raise = _mm512_set1_epi16(120 << 7);
+    if (__builtin_expect(has_nan(c), 0)) return any_cell(c, lines);
+    __m512i lower = _mm512_setzero_si512();
     if constexpr (powers) {
       const __m512i exponents = spread_bytes(at.scales + groups.of(c) * 16);
-      raise = _mm512_slli_epi16(_mm512_add_epi16(exponents, _mm512_set1_epi16(120 - 127)), 7);
+      lower = _mm512_slli_epi16(_mm512_sub_epi16(_mm512_set1_epi16(227), exponents), 7);
     }
     // Bytes r and 16 + r in the upper halves of the words of lane r.
     const __m512i row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -313,9 +332,7 @@ struct Fp8Fill {
                                                    Avx512::load_bytes(low + 64), 1);
       const __m512i words =
           _mm512_maskz_permutexvar_epi8(0xaaaaaaaaaaaaaaaaU, index, _mm512_castsi256_si512(both));
-      const __m512i value = _mm512_and_si512(_mm512_srai_epi16(words, 4),
-                                             _mm512_set1_epi16(static_cast<short>(0x87f0)));
-      store_line(lines, line, _mm512_add_epi16(value, raise));
+      store_line(lines, line, values(words, lower));
     }
   }
 };

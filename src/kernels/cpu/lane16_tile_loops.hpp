@@ -245,51 +245,66 @@ void multiply_chunk(T& unit, const Pair<Fill>& pair, const Chunk& chunk, const T
 
 // The products of one group in tile C, by the tiles in `slot` and on, and their sums in memory.
 template <class T, int C>
-FEWBIT_INLINE void multiply_group(T& unit, const std::uint16_t* x, int column, int slot, int tiles,
-                                  TileMemory& memory) {
+FEWBIT_INLINE void multiply_group(T& unit, const std::uint16_t* x, std::int64_t line, int column,
+                                  int slot, int tiles, TileMemory& memory) {
   unit.template zero<C>();
-  for (int i = 0; i < tiles; ++i, x += 512) {
-    unit.template operand<4>(x);
+  for (int i = 0; i < tiles; ++i, x += line) {
+    unit.template operand<4 + C / 2>(x);
     unit.template operand<6 + C % 2>(memory.weights[column][slot + i]);
-    unit.template dot<C, 4, 6 + C % 2>();
+    unit.template dot<C, 4 + C / 2, 6 + C % 2>();
   }
   unit.template store<C>(memory.sums[C], 64);
 }
 
-// 16 tokens and a block whose groups are scaled: their 16 sums stay in registers for the chunk.
-template <class T, class K, class Fill>
-void multiply_groups(T& unit, const Lane16Blocks& block, const Fill& fill, const Chunk& chunk,
-                     const std::uint16_t* x, int column, float* y, std::int64_t y_token,
-                     TileMemory& memory) {
-  __m512 sums[16];
+// TILE: the first or second 16 tokens. A block whose groups are scaled; of full tiles the sums stay
+// in registers for the chunk.
+template <class T, class K, class Fill, int TILE, bool FULL>
+void multiply_groups(T& unit, const Pair<Fill>& pair, int column, const Chunk& chunk,
+                     const TokenPair& tokens, TileMemory& memory) {
+  const std::int64_t token = tokens.y_token;
+  const std::int64_t line = tokens.rows[TILE] * tile_k;
+  float* const y = tokens.y[column] + TILE * tile_tokens * token;
   const bool begins = chunk.spans[0].first_cell == 0;
-  if (!begins) {
+  __m512 sums[16];
+  if (FULL && !begins) {
 #pragma GCC unroll 16
-    for (int t = 0; t < 16; ++t) sums[t] = _mm512_load_ps(y + t * y_token);
+    for (int t = 0; t < 16; ++t) sums[t] = _mm512_load_ps(y + t * token);
   }
   int slot = 0;
   for (int s = 0; s < chunk.count; ++s) {
     const Span& span = chunk.spans[s];
-    const std::uint16_t* at = x + span.first_tile() * 512;
+    const std::uint16_t* x = tokens.x[TILE] + span.first_tile() * line;
     // By turns, so that a group's products need not wait for the stores of the one before.
     if (s % 2 == 0)
-      multiply_group<T, 0>(unit, at, column, slot, span.tiles(), memory);
+      multiply_group<T, TILE * 2>(unit, x, line, column, slot, span.tiles(), memory);
     else
-      multiply_group<T, 1>(unit, at, column, slot, span.tiles(), memory);
+      multiply_group<T, TILE * 2 + 1>(unit, x, line, column, slot, span.tiles(), memory);
     slot += span.tiles();
-    const __m512 scale = span_scale<K>(block, fill, span);
-    const float* group = memory.sums[s % 2];
-    if (begins && s == 0) {
+    const __m512 scale = span_scale<K>(*pair.blocks[column], pair.fill[column], span);
+    const float* group = memory.sums[TILE * 2 + s % 2];
+    const bool first = begins && s == 0;
+    if constexpr (FULL) {
+      if (first) {
 #pragma GCC unroll 16
-      for (int t = 0; t < 16; ++t) sums[t] = _mm512_mul_ps(scale, _mm512_load_ps(group + t * 16));
+        for (int t = 0; t < 16; ++t) sums[t] = _mm512_mul_ps(scale, _mm512_load_ps(group + t * 16));
+      } else {
+#pragma GCC unroll 16
+        for (int t = 0; t < 16; ++t)
+          sums[t] = _mm512_fmadd_ps(scale, _mm512_load_ps(group + t * 16), sums[t]);
+      }
     } else {
-#pragma GCC unroll 16
-      for (int t = 0; t < 16; ++t)
-        sums[t] = _mm512_fmadd_ps(scale, _mm512_load_ps(group + t * 16), sums[t]);
+      for (std::int64_t t = 0; t < tokens.rows[TILE]; ++t) {
+        const __m512 sum = _mm512_load_ps(group + t * 16);
+        float* to = y + t * token;
+        _mm512_store_ps(to, first ? _mm512_mul_ps(scale, sum)
+                                  : _mm512_fmadd_ps(scale, sum, _mm512_load_ps(to)));
+      }
     }
   }
+  if constexpr (FULL) {
 #pragma GCC unroll 16
-  for (int t = 0; t < 16; ++t) _mm512_store_ps(y + t * y_token, sums[t]);
+    for (int t = 0; t < 16; ++t) _mm512_store_ps(y + t * token, sums[t]);
+  }
 }
 
 template <class Fill, int COLUMNS>
@@ -301,31 +316,28 @@ void fill_chunk(const Pair<Fill>& pair, const Chunk& chunk, TileMemory& memory) 
                                 pair.ahead, slot, memory);
 }
 
-// Whether the groups of a chunk are scaled one by one and all tiles of tokens are full.
-template <class Fill>
-FEWBIT_INLINE bool in_groups(const Chunk& chunk, const TokenPair& tokens) {
-  if (Fill::in_weights || tokens.rows[0] != tile_tokens) return false;
-  const Span& span = chunk.spans[0];
-  return span.opens && span.closes && (tokens.rows[1] == 0 || tokens.rows[1] == tile_tokens);
-}
-
-template <class T, class K, class Fill, int COLUMNS>
-void multiply_full_tiles(T& unit, const Pair<Fill>& pair, const Chunk& chunk,
-                         const TokenPair& tokens, TileMemory& memory) {
-  for (int tile = 0; tile < 2 && tokens.rows[tile] != 0; ++tile)
-    for (int c = 0; c < COLUMNS; ++c)
-      multiply_groups<T, K, Fill>(unit, *pair.blocks[c], pair.fill[c], chunk, tokens.x[tile], c,
-                                  tokens.y[c] + tile * tile_tokens * tokens.y_token, tokens.y_token,
-                                  memory);
+template <class T, class K, class Fill, int TILE, int COLUMNS>
+void multiply_grouped_tile(T& unit, const Pair<Fill>& pair, const Chunk& chunk,
+                           const TokenPair& tokens, TileMemory& memory) {
+  for (int c = 0; c < COLUMNS; ++c) {
+    if (tokens.rows[TILE] == tile_tokens)
+      multiply_groups<T, K, Fill, TILE, true>(unit, pair, c, chunk, tokens, memory);
+    else
+      multiply_groups<T, K, Fill, TILE, false>(unit, pair, c, chunk, tokens, memory);
+  }
 }
 
 template <class T, class K, class Fill, int COLUMNS>
 void multiply_tokens(T& unit, const Pair<Fill>& pair, const Chunk& chunk, const TokenPair& tokens,
                      bool fills, TileMemory& memory) {
   unit.rows(static_cast<int>(tokens.rows[0]), static_cast<int>(tokens.rows[1]));
-  if (in_groups<Fill>(chunk, tokens)) {
-    if (fills) fill_chunk<Fill, COLUMNS>(pair, chunk, memory);
-    return multiply_full_tiles<T, K, Fill, COLUMNS>(unit, pair, chunk, tokens, memory);
+  if constexpr (!Fill::in_weights) {
+    if (chunk.spans[0].opens && chunk.spans[0].closes) {
+      if (fills) fill_chunk<Fill, COLUMNS>(pair, chunk, memory);
+      multiply_grouped_tile<T, K, Fill, 0, COLUMNS>(unit, pair, chunk, tokens, memory);
+      if (tokens.rows[1] == 0) return;
+      return multiply_grouped_tile<T, K, Fill, 1, COLUMNS>(unit, pair, chunk, tokens, memory);
+    }
   }
   if (tokens.rows[1] == 0) {
     if (fills)
