@@ -13,6 +13,7 @@
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
 #include "scheme/whole_words.hpp"
+#include "scheme/word_forms.hpp"
 
 namespace fewbit {
 namespace {
@@ -82,14 +83,6 @@ Result<Tensor> stream_of_whole(const Tensor& words, const Module& module, std::u
   return std::move(out.tensor);
 }
 
-// Whether no code lies in two words, as the number of words tells.
-bool is_whole(const Checkpoint& checkpoint, const Module& module) {
-  if (module.scheme.packing == Packing::none) return false;
-  const TensorInfo* codes = checkpoint.find(module.part(part_suffix(module, "weight_packed")));
-  return codes != nullptr && !codes->shape.empty() &&
-         holds_whole_codes(codes->shape.back(), module.k, dtype_bits(module.scheme.weight));
-}
-
 Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
                           std::int64_t fused_expert) {
   const bool bytes = module.scheme.packing == Packing::none;
@@ -104,7 +97,7 @@ Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
   if (codes.view.dtype == DType::u32) codes.view.dtype = DType::i32;
   FEWBIT_TRY(check_part_dtype(codes, DType::i32, module.part(suffix)));
   const std::uint64_t row_bytes = code_row_bytes(module.scheme.weight, module.k);
-  const bool whole = is_whole(checkpoint, module);
+  const bool whole = holds_whole_codes(checkpoint, module);
   const int bits = dtype_bits(module.scheme.weight);
   const Shape expected = {module.n, words_of_codes(module.k, bits, whole)};
   if (codes.view.shape != expected) return shape_error(codes, expected, module, suffix);
@@ -148,7 +141,7 @@ Result<Tensor> read_zero_points(const Checkpoint& checkpoint, const Module& modu
   if (!packed) {
     FEWBIT_TRY(check_part_dtype(zeros, DType::i8, module.part(suffix)));
   }
-  const bool whole = is_whole(checkpoint, module);
+  const bool whole = holds_whole_codes(checkpoint, module);
   const Shape expected = packed ? Shape{words_of_codes(grid[0], bits, whole), grid[1]} : grid;
   FEWBIT_TRY(const std::int64_t elements, shape_elements(zeros.view.shape));
   if (elements != expected[0] * expected[1]) return shape_error(zeros, expected, module, suffix);

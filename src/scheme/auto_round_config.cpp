@@ -18,9 +18,13 @@ constexpr std::pair<std::string_view, Packing> formats[] = {
     {"auto_round:awq", Packing::words_n},
 };
 
-std::string read_data_type(const ConfigSection& section) {
-  const auto name = section.string({"data_type"});
-  return name ? lower_ascii(name->value_or("")) : std::string();
+// Of the wrong kind: as it stands there, for it is no other place's name either.
+std::string read_data_type(const ConfigSection& section, std::vector<Error>& problems) {
+  const ConfigSection::Entry entry = section.find({"data_type"});
+  if (!entry) return "";
+  if (const std::string* name = entry.value->as_string()) return lower_ascii(*name);
+  problems.push_back(section.refuse(ErrorCode::corrupt, entry.key, *entry.value, "a string"));
+  return value_text(*entry.value);
 }
 
 IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig& config) {
@@ -29,7 +33,7 @@ IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig
   const ConfigSection values(scheme, config.where + ".extra_config " + quote(name));
   read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
   rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
-  rule.spec.data_type = read_data_type(values);
+  rule.spec.data_type = read_data_type(values, config.problems);
   rule.excludes = rule.spec.bits.value_or(0) >= 16;
   return rule;
 }
@@ -67,7 +71,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   read_bits_and_groups(section, {"bits"}, {"group_size"}, config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   config.base.act_order = false;
-  config.base.data_type = read_data_type(section);
+  config.base.data_type = read_data_type(section, config.problems);
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
   config.format = lower_ascii(format.value_or(""));
   bool known = config.format.empty() || is_affine_format(config.format) ||

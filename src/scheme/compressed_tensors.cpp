@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // compressed-tensors (llm-compressor), and what auto-round exports under its names.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
-#include <vector>
 
-#include "core/quote.hpp"
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/fp4.hpp"
 #include "scheme/int8.hpp"
+#include "scheme/nibble_types.hpp"
 #include "scheme/packed_rows.hpp"
+#include "scheme/word_forms.hpp"
 
 namespace fewbit {
 namespace {
@@ -22,36 +20,13 @@ std::optional<DType> activation_of(const CtArgs& args) {
   return std::nullopt;
 }
 
-// data_type of AutoRound's block, with " and " between it and others that extra_config names:
-// nothing in the tensors tells codes of 4-bit integers from 4-bit floats.
-std::string auto_round_type(const Declared& declared) {
-  std::vector<std::string> types;
-  const auto add = [&](const Json& block) {
-    const Json* type = block.is_object() ? block.find("data_type") : nullptr;
-    if (type == nullptr || type->as_string() == nullptr) return;
-    if (std::find(types.begin(), types.end(), *type->as_string()) == types.end()) {
-      types.push_back(*type->as_string());
-    }
-  };
-  for (const Declaration& one : declared.all) {
-    if (one.producer != Producer::auto_round) continue;
-    add(*one.block);
-    const Json* layers = one.block->is_object() ? one.block->find("extra_config") : nullptr;
-    if (layers == nullptr || layers->as_object() == nullptr) break;
-    for (const auto& [name, layer] : *layers->as_object()) add(layer);
-    break;
-  }
-  return fmt::format("{}", fmt::join(types, " and "));
-}
-
 class CtReader {
  public:
   CtReader(Inventory& inventory, std::optional<CtConfig> config)
-      : inventory_(inventory), config_(std::move(config)) {
+      : inventory_(inventory), config_(std::move(config)), nibbles_(inventory.declared) {
     const Declaration* first = inventory.declared.first();
     if (first != nullptr && first->producer == Producer::auto_round) {
       producer_ = Producer::auto_round;
-      auto_round_type_ = auto_round_type(inventory.declared);
     }
   }
 
@@ -147,33 +122,43 @@ class CtReader {
              DType::f6_e2m3);
       return;
     }
-    if (auto_round_type_ == "mx_int4") {
-      claim_mx_int4(draft);
-      return;
-    }
-    if (auto_round_type_.find("mx_int") != std::string::npos) {
-      refuse(draft, fmt::format("AutoRound data_type {} is not readable", quote(auto_round_type_)));
-      return;
-    }
     claim_fp4(inventory_, draft, producer_, options(draft).activation);
+    if (draft.module.unreadable.empty()) settle_nibbles(draft);
   }
 
-  // Stored as MXFP4 is, with other codes.
-  void claim_mx_int4(Draft& draft) {
-    claim_fp4(inventory_, draft, producer_, std::nullopt);
-    Scheme& scheme = draft.module.scheme;
-    scheme.weight = DType::i4;
-    scheme.packing = Packing::nibbles_k;
-    const bool mx = scheme.scale && scheme.scale->dtype == DType::f8_e8m0;
-    if (!draft.module.unreadable.empty() || mx) return;
-    draft.module.unreadable = "AutoRound mx_int4 with " + draft.module.evidence +
-                              ", expected exponents (u8) for groups of 32";
+  // Where the tensors leave open what the codes are.
+  void settle_nibbles(Draft& draft) {
+    Module& module = draft.module;
+    const DType scale = module.scheme.scale->dtype;
+    const NibbleTypes::Verdict verdict = nibbles_.of(module.name, declared_codes(module));
+    if (scale == DType::f8_e5m3 && !verdict.e5m3) {
+      module.unreadable =
+          "bytes for groups of 16, which are e5m3 for AutoRound's nvfp4_v2 alone: " + verdict.says;
+    }
+    if (scale != DType::f8_e8m0) return;
+    if (verdict.codes == NibbleCodes::untold) {
+      module.unreadable =
+          "4-bit codes with exponents for groups of 32 are e2m1 or, as mx_int4, integers: " +
+          verdict.says;
+    } else if (verdict.codes == NibbleCodes::quarters) {
+      module.scheme.weight = DType::i4;
+    }
+  }
+
+  // What compressed-tensors' own groups say.
+  NibbleCodes declared_codes(const Module& module) const {
+    const CtGroup* group = config_ ? config_->group_of(module) : nullptr;
+    if (group == nullptr || !group->weights) {
+      const bool named = config_ && config_->format().find("fp4") != std::string::npos;
+      return named ? NibbleCodes::floats : NibbleCodes::untold;
+    }
+    return group->weights->floating ? NibbleCodes::floats : NibbleCodes::quarters;
   }
 
   Inventory& inventory_;
   std::optional<CtConfig> config_;
   Producer producer_ = Producer::compressed_tensors;
-  std::string auto_round_type_;
+  NibbleTypes nibbles_;
   WeightShapes shapes_;
 };
 
@@ -183,10 +168,13 @@ void claim_compressed_tensors(Inventory& inventory) {
   const Declaration* first = inventory.declared.first();
   // With an unknown method not even familiar names are sure.
   if (first != nullptr && first->producer == Producer::unknown) return;
-  CtReader reader(inventory, CtConfig::read(inventory.declared));
+  const std::optional<CtConfig> config = CtConfig::read(inventory.declared);
+  CtReader reader(inventory, config);
   for (Draft& draft : inventory.drafts) {
     if (!draft.claimed) reader.claim(draft);
   }
+  const bool any = config.has_value();
+  check_word_forms(inventory, any ? config->version() : "", any ? config->where() : "");
 }
 
 }  // namespace fewbit

@@ -8,6 +8,7 @@
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/nibble_types.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_sharing.hpp"
 
@@ -19,19 +20,21 @@ std::string_view format_of(const Scheme& scheme) {
   const bool e8m0 = scheme.scale && scheme.scale->dtype == DType::f8_e8m0;
   if (scheme.packing == Packing::words_row) return "pack-quantized";
   if (scheme.weight == DType::i8) return "int-quantized";
-  if (scheme.weight == DType::f4_e2m1) {
+  if (scheme.weight == DType::f4_e2m1 || scheme.weight == DType::i4) {
     return e8m0 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
   }
   return e8m0 ? "mxfp8-quantized" : "float-quantized";
 }
 
-bool is_floating(DType dtype) { return dtype != DType::i8 && !dtype_name(dtype).starts_with("u"); }
+bool is_floating(DType dtype) {
+  return dtype != DType::i4 && dtype != DType::i8 && !dtype_name(dtype).starts_with("u");
+}
 
 // The tensors outrank this config only as far as they are its own.
 class Check {
  public:
   Check(const Inventory& inventory, const CtConfig& config, FindingGroups& groups)
-      : inventory_(inventory), config_(config), groups_(groups) {}
+      : inventory_(inventory), config_(config), groups_(groups), kept_(inventory.declared) {}
 
   void run(const Draft& draft) {
     const Module& module = draft.module;
@@ -54,6 +57,7 @@ class Check {
                       group->name));
     }
     if (quantized && expected && module.unreadable.empty()) compare(draft, *group);
+    if (quantized && module.unreadable.empty()) compare_kept_type(module);
     if (quantized && draft.has("packed") && draft.has("scale")) {
       add(module, Level::warning, "packed-experts-suspect",
           "parts named _packed, _scale and _shape",
@@ -107,6 +111,16 @@ class Check {
     if (args.symmetric) compare_zeros(draft, group);
   }
 
+  // AutoRound's data_type, where its export kept it.
+  void compare_kept_type(const Module& module) {
+    const auto [type, where] = kept_.type_of(module.name);
+    if (type.empty() || module.scheme.weight != DType::f4_e2m1) return;
+    if (nibble_codes(type) == NibbleCodes::floats) return;
+    add(module, Level::warning, "config-format",
+        fmt::format("data_type {} by {}", quote(type), where),
+        scheme_text(module.scheme) + " by the tensors: " + module.evidence);
+  }
+
   // Exporters may store the zero points of symmetric codes too: all in the middle.
   void compare_zeros(const Draft& draft, const CtGroup& group) {
     const int bits = dtype_bits(draft.module.scheme.weight);
@@ -129,6 +143,7 @@ class Check {
   const Inventory& inventory_;
   const CtConfig& config_;
   FindingGroups& groups_;
+  NibbleTypes kept_;
 };
 
 }  // namespace

@@ -80,6 +80,8 @@ void CtConfig::read_block(const Json& block) {
   const Json* inner = filled(block, "quantization_config");
   const Json& root = inner != nullptr ? *inner : block;
   format_ = root.string_at("format");
+  version_ = root.string_at("version");
+  if (version_.empty()) version_ = block.string_at("version");
   if (const Json* groups = root.find("config_groups")) read_groups(*groups);
   read_obstacles(block);
   if (inner != nullptr) read_obstacles(root);

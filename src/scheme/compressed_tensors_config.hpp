@@ -44,6 +44,8 @@ class CtConfig {
   const std::string& obstacle() const { return obstacle_; }
   const std::string& where() const { return where_; }
   const std::string& format() const { return format_; }
+  // Of the library that wrote the checkpoint: "0.12.2"; may be empty.
+  const std::string& version() const { return version_; }
   const std::vector<CtGroup>& groups() const { return groups_; }
   // What is odd in the block itself, and targets that match nothing.
   std::vector<Finding> findings(std::span<const std::string_view> modules,
@@ -58,6 +60,7 @@ class CtConfig {
 
   std::string where_;
   std::string format_;
+  std::string version_;
   std::string obstacle_;
   std::vector<CtGroup> groups_;
   std::map<std::string, std::size_t> target_groups_;  // by text, classes too

@@ -63,18 +63,21 @@ std::string read_zero_points(const Draft& draft, const IntegerOptions& options, 
   const Shape plain = {rows, cols};
   const bool is_plain = shape == plain || (cols == 1 && shape == Shape{rows});
   if (zero->dtype == DType::i8 && is_plain) return "";
-  const TensorInfo* codes = integer_part(draft, "weight_packed");
+  if (scheme.packing != Packing::words_row) {
+    return fmt::format("weight_zero_point {}, expected i8 {}", text(*zero), shape_text(plain));
+  }
+  // In the form of the codes, where their number tells it.
+  const std::int64_t words = integer_part(draft, "weight_packed")->shape.back();
   const int bits = dtype_bits(scheme.weight);
-  const bool whole = codes != nullptr && scheme.packing == Packing::words_row &&
-                     holds_whole_codes(codes->shape.back(), module.k, bits);
-  const Shape packed = {words_of_codes(rows, bits, whole), cols};
-  if (zero->dtype == DType::i32 && shape == packed && scheme.packing == Packing::words_row)
-    return "";
-  return fmt::format("weight_zero_point {}, expected {}i8 {}", text(*zero),
-                     scheme.packing == Packing::words_row
-                         ? fmt::format("i32 {} (packed along rows) or ", shape_text(packed))
-                         : std::string(),
-                     shape_text(plain));
+  std::string expected;
+  for (const bool whole : {false, true}) {
+    if (words != words_of_codes(module.k, bits, whole)) continue;
+    const Shape packed = {words_of_codes(rows, bits, whole), cols};
+    if (zero->dtype == DType::i32 && shape == packed) return "";
+    if (expected.empty()) expected = shape_text(packed);
+  }
+  return fmt::format("weight_zero_point {}, expected i32 {} (packed along rows) or i8 {}",
+                     text(*zero), expected, shape_text(plain));
 }
 
 std::string read_act_order(const Inventory& inventory, const Draft& draft,

@@ -27,7 +27,7 @@ std::optional<std::int64_t> row_words(std::int64_t k, int bits) {
 std::optional<int> width_of(std::int64_t k, std::int64_t words, std::optional<int> declared) {
   if (declared && row_words(k, *declared) == words) return declared;
   // Before other widths: of 7 bits they are as many as words of 8.
-  if (declared && holds_whole_codes(words, k, *declared)) return declared;
+  if (declared && words == words_of_codes(k, *declared, true)) return declared;
   std::optional<int> found;
   for (int bits = 1; bits <= 8; ++bits) {
     if (row_words(k, bits) != words) continue;

@@ -13,12 +13,6 @@ constexpr std::int64_t words_of_codes(std::int64_t count, int bits, bool whole) 
   return count / 32 * bits + ceil_div(count % 32 * bits, std::int64_t{32});
 }
 
-// Whether so many words hold whole codes, as their number tells. For 32 codes it always does; where
-// both take as many words, a stream is meant.
-constexpr bool holds_whole_codes(std::int64_t words, std::int64_t count, int bits) {
-  return words == words_of_codes(count, bits, true) && words != words_of_codes(count, bits, false);
-}
-
 // The first bit of code `i`.
 constexpr std::int64_t bit_of_code(std::int64_t i, int bits, bool whole) {
   const std::int64_t each = 32 / bits;

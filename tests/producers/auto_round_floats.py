@@ -6,7 +6,8 @@ import copy
 import numpy as np
 import plain
 from case import E2M1, bf16, pack_nibbles, random, spread
-from compressed_matrices import EXPERT, case_of, fp4, fp8
+from compressed_matrices import EXPERT, MXFP4, NVFP4, args, case_of, fp4, fp8
+from compressed_matrices import config as ct_config
 
 
 def config(data_type, bits=4, packing="auto_round:llm_compressor", **more):
@@ -183,6 +184,61 @@ def mx_int4_cases():
         case.config = copy.deepcopy(case.config)
         case.faults, case.values = faults, {}
         change(case.tensors, case.config["quantization_config"])
+        yield case
+    yield from untold()
+
+
+def untold():
+    """MXFP4 and mx_int4 are the same tensors: a name that is neither's tells nothing."""
+    for kind in ("int", "int4", "mxint4", "mx_int4 ", "mx_int8", "mx_fp8", "mx_fp6", "fp8", "zzz", 7, ["mx_int4"], {"a": 1}, True, None, "absent"):
+        settings = config(kind, group_size=32)
+        if kind == "absent":
+            del settings["quantization_config"]["data_type"]
+        case = whole(f"auto-round-fault-nibbles-{kind}", settings, "", mx_int4)
+        said = "no data_type" if kind in (None, "absent") else f'data_type "'
+        case.faults, case.said, case.refused, case.values = ("module-unreadable",), (said,), True, {}
+        yield case
+    up = f"{EXPERT}up_proj"
+    for name, base, rule in [("rule-unknown", "mx_fp4", {"data_type": "zzz"}), ("rule-kind", "mx_fp4", {"data_type": 7})]:
+        case = whole(f"auto-round-fault-nibbles-{name}", config(base, group_size=32, extra_config={up: rule}), "", mx_int4)
+        case.faults, case.said, case.refused, case.values = ("module-unreadable",), (up,), True, {}
+        yield case
+    for kind in ("MX_INT4", "Mx_Int4"):
+        case = whole(f"auto-round-nibbles-{kind}", config(kind, group_size=32), "AutoRound MXINT4", mx_int4)
+        yield case
+    for kind in ("mx_fp4", "MX_FP", "mx_fp_rceil", "mx_fp4e2m1"):
+        yield whole(f"auto-round-nibbles-{kind}", config(kind, group_size=32), "AutoRound MXFP4", mx)
+    for kind in ("nv_fp4", "nv_fp4_with_static_gs", "NV_FP4"):
+        yield whole(f"auto-round-nibbles-{kind}", config(kind, group_size=16), "AutoRound NVFP4", nv)
+    # Two places, of which each would do alone.
+    case = whole("auto-round-fault-nibbles-places", config("mx_fp4", group_size=32), "", mx_int4)
+    case.files = {"quantization_config.json": config("mx_int4", group_size=32)["quantization_config"]}
+    case.faults, case.refused, case.values = ("module-unreadable",), True, {}
+    yield case
+    # Bytes for groups of 16 are e5m3 where AutoRound's second version is named.
+    case = whole("auto-round-fault-nibbles-e5m3", config("mx_fp4", group_size=16), "", second_version)
+    case.faults, case.refused, case.values = ("module-unreadable",), True, {}
+    yield case
+    yield from kept_keys()
+
+
+def kept_keys():
+    """compressed-tensors' method with AutoRound's keys beside its own."""
+    keys = {"data_type": "mx_int4", "packing_format": "auto_round:llm_compressor", "provider": "auto-round"}
+    settings = config("mx_int4", group_size=32)
+    settings["quantization_config"]["quant_method"] = "compressed-tensors"
+    yield whole("auto-round-kept-keys", settings, "compressed-tensors MXINT4", mx_int4)
+    integers = args(4, scale_dtype="torch.uint8")
+    for name, weights, kind, make, rule, refused in [
+        ("float", MXFP4, "mxfp4-pack-quantized", mx, "module-unreadable", True),
+        ("nvfp4", NVFP4, "nvfp4-pack-quantized", nv, "config-format", False),
+        ("int", integers, "mxfp4-pack-quantized", mx, "module-unreadable", True),
+    ]:
+        settings = ct_config(weights, kind)
+        if name != "int":
+            settings["quantization_config"] |= keys
+        case = whole(f"auto-round-fault-kept-keys-{name}", settings, "", make)
+        case.faults, case.refused, case.values = (rule,), refused, {}
         yield case
 
 

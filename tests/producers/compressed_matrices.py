@@ -34,7 +34,7 @@ def floats(bits, **more):
 class Integers:
     """One matrix as tensors, and its values. `group` 0: a scale a row; None: one for all."""
 
-    def __init__(self, rng, n, k, bits=4, group=32, dtype=bf16, zeros=None, order=False):
+    def __init__(self, rng, n, k, bits=4, group=32, dtype=bf16, zeros=None, order=False, pack=pack_stream):
         half = 1 << (bits - 1)
         self.codes = rng.integers(-half, half, (n, k))
         columns = -(-k // group) if group else 1
@@ -47,14 +47,14 @@ class Integers:
         wide = self.scales.astype(np.float64)
         row = 0 if rows == 1 else slice(None)
         self.values = (self.codes - self.zero[row][..., of_column]) * wide[row][..., of_column]
-        packed = pack_stream(self.codes + half, bits)
+        packed = pack(self.codes + half, bits)
         self.parts = {
             "weight_packed": packed,
             "weight_scale": self.scales.reshape(-1) if group is None else self.scales,
             "weight_shape": np.array([n, k], np.int64),
         }
         if zeros == "packed":
-            self.parts["weight_zero_point"] = np.ascontiguousarray(pack_stream(self.zero.T + half, bits).T)
+            self.parts["weight_zero_point"] = np.ascontiguousarray(pack(self.zero.T + half, bits).T)
         if zeros == "plain":
             self.parts["weight_zero_point"] = self.zero.astype(np.int8)
         if order:

@@ -17,6 +17,16 @@ def pack_stream(codes, bits, container=32):
     return data.view({16: np.int16, 32: np.int32}[container])
 
 
+def pack_whole(codes, bits):
+    """[..., m] codes to [..., ceil(m / (32 // bits))] words, low bits first, none across words."""
+    codes = np.asarray(codes, np.uint64)
+    fit = 32 // bits
+    short = -codes.shape[-1] % fit
+    codes = np.concatenate([codes, np.zeros((*codes.shape[:-1], short), np.uint64)], axis=-1)
+    fields = codes.reshape(*codes.shape[:-1], -1, fit) << np.arange(0, fit * bits, bits, dtype=np.uint64)
+    return np.ascontiguousarray(fields.sum(axis=-1).astype(np.uint32).view(np.int32))
+
+
 def unpack_stream(words, bits, count, whole=False):
     """The first `count` codes of each row; `whole`: as many in a word as fit, none across words."""
     words = np.ascontiguousarray(words, np.int32)

@@ -5,8 +5,10 @@
 #include "scheme/compressed_tensors_args.hpp"
 #include "scheme/compressed_tensors_config.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/nibble_types.hpp"
 #include "scheme/small_checkpoint.hpp"
 #include "scheme/whole_words.hpp"
+#include "scheme/word_forms.hpp"
 
 namespace fewbit {
 namespace {
@@ -68,17 +70,99 @@ TEST(CompressedTensorsConfig, ARegexIsAnchoredAtItsStartOnly) {
   EXPECT_EQ(group_name(inner, "model.layers.0.mlp.gate_proj"), "none");
 }
 
-TEST(WholeWords, AreToldFromAStreamByTheirNumber) {
-  for (int bits = 1; bits <= 8; ++bits) {
-    for (std::int64_t count = 32; count <= 4096; count += 32) {
-      const std::int64_t whole = words_of_codes(count, bits, true);
-      EXPECT_EQ(holds_whole_codes(whole, count, bits), 32 % bits != 0) << count << " of " << bits;
-      EXPECT_FALSE(holds_whole_codes(words_of_codes(count, bits, false), count, bits));
+// Words [lines, words] of codes in no order, in one of the two forms.
+std::vector<std::uint32_t> mixed_words(std::int64_t lines, std::int64_t count, int bits,
+                                       bool whole) {
+  const std::int64_t words = words_of_codes(count, bits, whole);
+  std::vector<std::uint32_t> out(static_cast<std::size_t>(lines * words));
+  for (std::int64_t i = 0; i < lines * count; ++i) {
+    const std::int64_t bit = bit_of_code(i % count, bits, whole);
+    const auto at = static_cast<std::size_t>(i / count * words + bit / 32);
+    const std::uint64_t code =
+        (static_cast<std::uint64_t>(i + 1) * 2654435761U >> 13) % (1U << bits) << (bit % 32);
+    out[at] |= static_cast<std::uint32_t>(code);
+    if (code >> 32 != 0) out[at + 1] |= static_cast<std::uint32_t>(code >> 32);
+  }
+  return out;
+}
+
+WordForms forms(const std::vector<std::uint32_t>& words, std::int64_t lines, std::int64_t count,
+                int bits) {
+  WordLines from;
+  from.bytes = std::as_bytes(std::span(words));
+  from.lines = lines;
+  from.words = from.block = static_cast<std::int64_t>(words.size()) / lines;
+  from.count = count;
+  return forms_of(from, bits);
+}
+
+TEST(WholeWords, AreToldFromAStreamByTheirNumberAndTheirPadding) {
+  for (const int bits : {3, 5, 6, 7}) {
+    for (std::int64_t count = 32 / bits + 1; count < 200; ++count) {
+      for (const bool whole : {false, true}) {
+        const WordForms told = forms(mixed_words(24, count, bits, whole), 24, count, bits);
+        EXPECT_EQ(told.whole, whole) << count << " of " << bits;
+        EXPECT_EQ(told.stream, !whole) << count << " of " << bits;
+        EXPECT_EQ(told.gaps, whole) << count << " of " << bits;
+      }
     }
   }
   EXPECT_EQ(words_of_codes(90, 3, true), 9);
   EXPECT_EQ(words_of_codes(90, 3, false), 9);
-  EXPECT_FALSE(holds_whole_codes(9, 90, 3));
+}
+
+TEST(WholeWords, AreTheSameAsAStreamInOneWordAndWithoutABit) {
+  const WordForms one = forms(mixed_words(8, 10, 3, true), 8, 10, 3);
+  EXPECT_TRUE(one.whole && one.stream && one.gaps);
+  const WordForms none = forms(std::vector<std::uint32_t>(36), 4, 90, 3);
+  EXPECT_TRUE(none.whole && none.stream && none.gaps);
+}
+
+TEST(WholeWords, AreToldDownTheColumnsOfZeroPoints) {
+  const std::int64_t count = 40;
+  for (const bool whole : {false, true}) {
+    const auto rows = mixed_words(6, count, 3, whole);
+    const std::size_t words = rows.size() / 6;
+    std::vector<std::uint32_t> down(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      down[i % words * 3 + i / words % 3 + i / words / 3 * words * 3] = rows[i];
+    WordLines from;
+    from.bytes = std::as_bytes(std::span(down));
+    from.lines = 6;
+    from.words = static_cast<std::int64_t>(words);
+    from.count = count;
+    from.each = from.step = 3;
+    from.block = from.words * 3;
+    from.line = 1;
+    const WordForms told = forms_of(from, 3);
+    EXPECT_EQ(told.whole, whole);
+    EXPECT_EQ(told.stream, !whole);
+  }
+}
+
+TEST(WholeWords, AreThoseOfVersionsBefore018) {
+  for (const char* const old : {"0.8.1", "0.12.2", "0.17.1", "0.9.4a20250101"}) {
+    EXPECT_EQ(packs_whole_codes(old), true) << old;
+  }
+  for (const char* const later : {"0.18.0", "0.20.1", "1.0.0", "0.19.1.a2026"}) {
+    EXPECT_EQ(packs_whole_codes(later), false) << later;
+  }
+  for (const char* const none :
+       {"", "x", "0", "0.", "0.x", "0.17.2.a20260101", "0.18.0rc1", "-1.2", "99999999999.1"}) {
+    EXPECT_EQ(packs_whole_codes(none), std::nullopt) << none;
+  }
+}
+
+TEST(NibbleTypes, AreAutoRoundsNamesAlone) {
+  for (const char* const name : {"mx_fp", "mx_fp4", "mx_fp_rceil", "nv_fp4_with_static_gs",
+                                 "nvfp4_v2", "fp4_v2_with_global_scale"}) {
+    EXPECT_EQ(nibble_codes(name), NibbleCodes::floats) << name;
+  }
+  EXPECT_EQ(nibble_codes("mx_int4"), NibbleCodes::quarters);
+  for (const char* const name : {"", "int", "mxint4", "mx_int4 ", "mx_int", "mx_fp8", "mx_fp6",
+                                 "fp8", "7", "mx_fp4x", "MX_INT4"}) {
+    EXPECT_EQ(nibble_codes(name), NibbleCodes::untold) << name;
+  }
 }
 
 TEST(WholeWords, NoCodeLiesInTwo) {
