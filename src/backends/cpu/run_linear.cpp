@@ -158,10 +158,11 @@ Result<void> Linear::run(const LinearArgs& args, Executor& executor) const {
         .y = reinterpret_cast<std::uint8_t*>(args.y.data()) + first * y_row,
         .panels = args.workspace.data(),
     };
-    if (tiles)
-      run_pass(TilePass{pass}, executor);
-    else
+    if (!tiles) {
       run_pass(PanelPass{pass}, executor);
+    } else if constexpr (has_tiles) {
+      run_pass(TilePass{pass}, executor);
+    }
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/moe_pass.hpp"
+#include "kernels/cpu/tile_operand.hpp"
 
 namespace fewbit::cpu {
 
@@ -14,7 +15,10 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
   const auto row_bytes = static_cast<std::size_t>(
       problem_.hidden_size * conversions_of(problem_.activation_dtype).element_bytes);
   const auto top_k = static_cast<std::size_t>(problem_.top_k);
-  const auto run_pass = operand_ == Operand::tiles ? run_moe_tiles : run_moe_panels;
+  auto* run_pass = run_moe_panels;
+  if constexpr (has_tiles) {
+    if (operand_ == Operand::tiles) run_pass = run_moe_tiles;
+  }
   for (std::int64_t first = 0; first < args.tokens; first += max_pass_tokens) {
     const auto skip = static_cast<std::size_t>(first);
     const auto count = static_cast<std::size_t>(std::min(max_pass_tokens, args.tokens - first));

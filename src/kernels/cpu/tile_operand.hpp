@@ -13,6 +13,14 @@
 
 namespace fewbit {
 
+// Whether CPUs of this architecture can have tiles. Where not, nothing may name the functions
+// below.
+#if defined(__x86_64__)
+inline constexpr bool has_tiles = true;
+#else
+inline constexpr bool has_tiles = false;
+#endif
+
 inline constexpr std::int64_t tile_tokens = 16;
 inline constexpr std::int64_t tile_k = 32;
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every CPU with tiles has AVX-512; other architectures have what the linker asks for.
-#include <algorithm>
-#include <array>
+// Every CPU with tiles has AVX-512.
 #include <bit>
 #include <cstring>
-#include <numeric>
 
 #include "core/float_convert.hpp"
 #include "core/isa_region.hpp"
 #include "kernels/cpu/tile_operand.hpp"
 
+#if defined(__x86_64__)
 namespace fewbit {
 
 float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, std::int64_t n,
@@ -27,7 +25,6 @@ float tile_load_ordered(const std::uint8_t* values, const std::int32_t* order, s
 
 }  // namespace fewbit
 
-#if defined(__x86_64__)
 FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx2")
 
 namespace fewbit {
@@ -130,24 +127,4 @@ void gate_by_sigmoid(const ActivationConstants& constants, std::int64_t count, f
 
 }  // namespace fewbit
 FEWBIT_ISA_END
-#else
-namespace fewbit {
-
-float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, std::uint16_t* to) {
-  std::uint16_t largest = 0;
-  for (std::int64_t k = 0; k < n; k += tile_k) {
-    std::array<std::int32_t, tile_k> order;
-    std::iota(order.begin(), order.end(), static_cast<std::int32_t>(k));
-    const std::int64_t left = n - k < tile_k ? n - k : tile_k;
-    const float found = tile_load_ordered(values, order.data(), left, rows, to + k * rows);
-    largest = std::max(largest, f32_to_bf16(found));
-  }
-  return bf16_to_f32(largest);
-}
-
-void tile_store_half(const float* values, std::uint16_t* to) {
-  for (std::int64_t k = 0; k < 16; ++k) to[k / 8 * 8 + tile_slot(k % 8)] = f32_to_bf16(values[k]);
-}
-
-}  // namespace fewbit
 #endif
