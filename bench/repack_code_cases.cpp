@@ -101,7 +101,7 @@ RepackCase lane16(const SharedBuffers& buffers) {
           }};
 }
 
-// 2-bit codes and their scales of 64; with the memory of the result.
+// 2-bit codes and their scales of 64.
 RepackCase q2(const SharedBuffers& buffers) {
   constexpr Dims all{.n = experts * codes.n, .k = codes.k};
   constexpr std::int64_t groups = all.k / 64;
@@ -110,11 +110,10 @@ RepackCase q2(const SharedBuffers& buffers) {
           .read_bytes = bytes,
           .written_bytes = bytes,
           .run = [=](Executor& executor) -> Result<void> {
-            const auto result =
-                pack_q2({.codes = view_of(DType::u8, {all.n, all.k / 4}, buffers->source.span()),
-                         .scales = view_of(DType::f16, {all.n, groups}, buffers->source.span())},
-                        all, 64, executor);
-            return result ? Result<void>() : result.error();
+            return pack_q2({.codes = view_of(DType::u8, {all.n, all.k / 4}, buffers->source.span()),
+                            .scales = view_of(DType::f16, {all.n, groups}, buffers->source.span())},
+                           all, 64, buffers->out.span().first(static_cast<std::size_t>(bytes)),
+                           executor);
           }};
 }
 

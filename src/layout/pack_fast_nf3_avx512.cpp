@@ -12,7 +12,7 @@ FEWBIT_ISA_BEGIN("avx512f,avx512bw,avx512vl")
 namespace fewbit {
 namespace {
 
-constexpr std::size_t ahead = 1024;  // the hardware stops at each page
+constexpr std::size_t ahead = 4096;  // the hardware stops at each page
 
 inline void put_line(std::byte* at, __m512i x) {
   if (reinterpret_cast<std::uintptr_t>(at) % 64 == 0) {
@@ -24,8 +24,9 @@ inline void put_line(std::byte* at, __m512i x) {
 
 }  // namespace
 
-void squeeze_nf3_avx512(const SqueezeNf3& job) {
+void squeeze_nf3_avx512(const SqueezeNf3& all) {
   constexpr std::size_t step = 64;
+  const SqueezeNf3 job = all;  // a copy, which the bytes that are written can't be part of
   std::size_t at = 0;
   for (; at + step <= job.count; at += step) {
     _mm_prefetch(reinterpret_cast<const char*>(job.codes + at + ahead), _MM_HINT_T0);

@@ -62,14 +62,25 @@ struct Blocks {
 
 }  // namespace
 
-Result<Tensor> pack_q2(const Q2Rows& rows, Dims dims, std::int64_t group, Executor& executor) {
+Result<void> pack_q2(const Q2Rows& rows, Dims dims, std::int64_t group, std::span<std::byte> out,
+                     Executor& executor) {
   FEWBIT_TRY(check_sizes(dims, group));
   const std::int64_t groups = dims.k / group;
   FEWBIT_TRY(check_tensor("codes", rows.codes, DType::u8, {dims.n, dims.k / 4}));
   FEWBIT_TRY(check_tensor("scales", rows.scales, DType::f16, {dims.n, groups}));
-  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::u8, {dims.n, groups, 2 + group / 4}));
-  group == 64 ? Blocks<64>::pack(dims.n * groups, rows, out.bytes.data(), executor)
-              : Blocks<128>::pack(dims.n * groups, rows, out.bytes.data(), executor);
+  const std::int64_t bytes = dims.n * groups * (2 + group / 4);
+  if (std::ssize(out) != bytes) {
+    return bad("result", std::to_string(out.size()) + " bytes, expected " + std::to_string(bytes));
+  }
+  group == 64 ? Blocks<64>::pack(dims.n * groups, rows, out.data(), executor)
+              : Blocks<128>::pack(dims.n * groups, rows, out.data(), executor);
+  return {};
+}
+
+Result<Tensor> pack_q2(const Q2Rows& rows, Dims dims, std::int64_t group, Executor& executor) {
+  FEWBIT_TRY(check_sizes(dims, group));
+  FEWBIT_TRY(OwnedTensor out, allocate_tensor(DType::u8, {dims.n, dims.k / group, 2 + group / 4}));
+  FEWBIT_TRY(pack_q2(rows, dims, group, out.bytes, executor));
   return out.tensor;
 }
 

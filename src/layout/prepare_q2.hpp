@@ -2,7 +2,9 @@
 // 2-bit codes and their scales in blocks (Q2_0), and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "fewbit/executor.hpp"
 #include "fewbit/result.hpp"
@@ -24,6 +26,9 @@ struct Q2RowsResult {
 // (where: the tensor): group, dtype, shape; limit (memory can't be had).
 Result<Tensor> pack_q2(const Q2Rows& rows, Dims dims, std::int64_t group,
                        Executor& executor = serial_executor());
+// Into memory of the caller. Errors besides: invalid_argument (where "result"): its size.
+Result<void> pack_q2(const Q2Rows& rows, Dims dims, std::int64_t group, std::span<std::byte> out,
+                     Executor& executor);
 Result<Q2RowsResult> unpack_q2(const TensorView& blocks, Dims dims, std::int64_t group,
                                Executor& executor = serial_executor());
 

@@ -86,6 +86,10 @@ TEST(PackQ2Test, RefusesWithNumbers) {
             "k: 96, expected a multiple of the group, 64");
   EXPECT_EQ(pack_q2(example.rows(), {.n = 2, .k = 128}, 32).error().message(),
             "group: 32, expected 64 or 128");
+  std::vector<std::byte> small(3);
+  EXPECT_EQ(
+      pack_q2(example.rows(), {.n = 2, .k = 128}, 64, small, serial_executor()).error().message(),
+      "result: 3 bytes, expected 72");
   EXPECT_EQ(pack_q2(example.rows(), {.n = 2, .k = 128}, 128).error().message(),
             "scales: shape [2, 2], expected [2, 1]");
 }
