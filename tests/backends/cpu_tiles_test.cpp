@@ -24,16 +24,34 @@ using test::Call;
 using test::LayerSpec;
 using test::scaled_scheme;
 
-enum class Unit { soft, amx };
+// With tiles for any number of tokens; usual: software tiles for as many as cpu_amx wants.
+enum class Unit { soft, amx, usual };
+
+// Of the unit `usual`.
+int tile_products = 0;
+Lane16TilesFn* counted = nullptr;
+void count_product(const Lane16Tiles& run) {
+  ++tile_products;
+  counted(run);
+}
+Lane16TilesFn* counted_tiles(Lane16Codes codes) {
+  counted = test::lane16_soft_tiles(codes);
+  return count_product;
+}
 
 const cpu::Kernels& kernels(Unit unit) {
-  static const cpu::Kernels soft = [] {
-    cpu::Kernels kernels = cpu::kernels_of(IsaLevel::avx512);
-    kernels.backend = "cpu_amx";
-    kernels.tiles = test::lane16_soft_tiles;
+  const auto with = [](Lane16TilesOf* tiles, std::int64_t least_tile_tokens) {
+    cpu::Kernels kernels = cpu::kernels_of(IsaLevel::amx);
+    kernels.tiles = tiles;
+    kernels.least_tile_tokens = least_tile_tokens;
     return kernels;
-  }();
-  return unit == Unit::soft ? soft : cpu::kernels_of(IsaLevel::amx);
+  };
+  static const cpu::Kernels soft = with(test::lane16_soft_tiles, 1);
+  static const cpu::Kernels amx = with(lane16_amx, 1);
+  static const cpu::Kernels usual =
+      with(counted_tiles, cpu::kernels_of(IsaLevel::amx).least_tile_tokens);
+  if (unit == Unit::usual) return usual;
+  return unit == Unit::soft ? soft : amx;
 }
 
 template <Unit unit>
@@ -47,6 +65,8 @@ Backend backend_on() {
 const Backend& backend_of(Unit unit) {
   static const Backend soft = backend_on<Unit::soft>();
   static const Backend amx = backend_on<Unit::amx>();
+  static const Backend usual = backend_on<Unit::usual>();
+  if (unit == Unit::usual) return usual;
   return unit == Unit::soft ? soft : amx;
 }
 
@@ -95,10 +115,17 @@ LayerSpec spec_of(const Scheme& scheme, std::int64_t hidden_size, std::int64_t i
 // A prepared layer, run with a workspace full of ones.
 class Layer {
  public:
-  Layer(Unit unit, const MoeProblem& problem, const MoeWeights& weights) : problem_(problem) {
-    auto prepared = prepare_moe(backend_of(unit), problem, weights, serial_executor());
+  Layer(Unit unit, const MoeProblem& problem, const MoeWeights& weights)
+      : Layer(backend_of(unit), problem, weights) {}
+  Layer(const Backend& backend, const MoeProblem& problem, const MoeWeights& weights)
+      : problem_(problem) {
+    auto prepared = prepare_moe(backend, problem, weights, serial_executor());
     EXPECT_TRUE(prepared) << prepared.error().message();
     if (prepared) layer_ = std::move(*prepared);
+  }
+
+  std::uint64_t workspace_bytes(std::int64_t tokens) const {
+    return *layer_->workspace_bytes(tokens);
   }
 
   std::vector<float> run(const Call& call, Executor& executor = serial_executor(),
@@ -361,6 +388,34 @@ INSTANTIATE_TEST_SUITE_P(Units, CpuTiles, ::testing::Values(Unit::soft, Unit::am
                          [](const auto& unit) {
                            return std::string(unit.param == Unit::soft ? "soft" : "amx");
                          });
+
+// 8 experts and top-k 2: 13 tokens give an expert 4 of them where routing is even, 12 give 3.
+TEST(CpuTilesChoice, FewTokensOfAnExpertRunAsOnAvx512) {
+  FEWBIT_SKIP_UNUSABLE(IsaLevel::avx512);
+  LayerSpec spec =
+      spec_of(scaled_scheme(DType::i4, DType::bf16, {.rows = 1, .cols = 32}), 64, 48, 8);
+  const MoeProblem problem = test::problem_of(spec, 2, 13);
+  const MoeWeights weights = test::random_weights(spec);
+  const Layer usual(Unit::usual, problem, weights);
+  const Layer tiles(Unit::soft, problem, weights);
+  const Layer vectors(cpu_avx512_backend, problem, weights);
+  const Call few = test::random_call(problem, 12, 21);
+  const Call many = test::random_call(problem, 13, 22);
+  EXPECT_EQ(usual.run(few), vectors.run(few));
+  EXPECT_EQ(tile_products, 0);
+  EXPECT_EQ(usual.run(many), tiles.run(many));
+  EXPECT_GT(tile_products, 0);
+}
+
+TEST(CpuTilesChoice, WorkspaceOfManyTokensHoldsFewerToo) {
+  FEWBIT_SKIP_UNUSABLE(IsaLevel::avx512);
+  const LayerSpec spec =
+      spec_of(scaled_scheme(DType::i8, DType::f32, {.rows = 1, .cols = 0}), 64, 48, 8);
+  const MoeProblem problem = test::problem_of(spec, 2, 600);
+  const Layer layer(Unit::usual, problem, test::random_weights(spec));
+  for (std::int64_t tokens = 1; tokens < 600; ++tokens)
+    EXPECT_LE(layer.workspace_bytes(tokens), layer.workspace_bytes(tokens + 1)) << tokens;
+}
 
 // Which layers go to tiles, and what others are told.
 TEST(CpuTilesRules, TakePackedWeightsWithBf16) {

@@ -19,6 +19,10 @@ struct Kernels {
   PlainRowsFn* f32_rows;
   // Not null: products of packed weights run on tiles, with bf16 activations.
   Lane16TilesOf* tiles = nullptr;
+  // Tokens a weight from which tiles pay: fewer leave most of a tile empty, and weights are decoded
+  // into it all the same. On a Xeon whose tiles others used too, int4 took 2.9 ms by tiles and 1.3
+  // by vectors for one token (docs/performance.md).
+  std::int64_t least_tile_tokens = 4;
 };
 
 // level: one that this binary is built for; others get the generic kernels.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/checked.hpp"
@@ -64,6 +65,13 @@ std::optional<std::int64_t> lay_out(const MoeProblem& problem, Operand operand, 
 }
 
 }  // namespace
+
+std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens) {
+  const std::int64_t routes = tokens * problem.top_k;
+  const std::int64_t active =
+      std::clamp<std::int64_t>(routes, 1, std::max<std::int64_t>(problem.num_experts, 1));
+  return std::max<std::int64_t>((routes + active - 1) / active, 1);
+}
 
 Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, Operand operand,
                                           std::int64_t tokens) {

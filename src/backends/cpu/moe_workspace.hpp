@@ -39,6 +39,9 @@ struct MoeWorkspace {
 
 // What products take activations as.
 enum class Operand : std::uint8_t { panels, tiles };
+
+// Tokens of an expert when routing is even, rounded up.
+std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens);
 // A line beside the features, so that rows of 2^n features don't meet in few sets of a cache.
 constexpr std::int64_t output_row(std::int64_t hidden_size) { return hidden_size + 16; }
 

@@ -303,9 +303,8 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(const Kernels& kernels, const MoeP
   if (info.layout != layout_name(problem.down)) {
     info.layout += fmt::format(", {}", layout_name(problem.down));
   }
-  return std::unique_ptr<PreparedMoe>(
-      std::make_unique<Moe>(problem, kernels.tiles != nullptr ? Operand::tiles : Operand::panels,
-                            std::move(experts), std::move(memory), std::move(info)));
+  return std::unique_ptr<PreparedMoe>(std::make_unique<Moe>(problem, kernels, std::move(experts),
+                                                            std::move(memory), std::move(info)));
 }
 
 }  // namespace fewbit::cpu

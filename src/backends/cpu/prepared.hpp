@@ -30,10 +30,11 @@ struct Expert {
 
 class Moe final : public PreparedMoe {
  public:
-  Moe(const MoeProblem& problem, Operand operand, std::vector<Expert> experts,
+  Moe(const MoeProblem& problem, const Kernels& kernels, std::vector<Expert> experts,
       PreparedMemory memory, PreparedInfo info)
       : problem_(problem),
-        operand_(operand),
+        operand_(kernels.tiles != nullptr ? Operand::tiles : Operand::panels),
+        least_tile_tokens_(kernels.least_tile_tokens),
         experts_(std::move(experts)),
         owners_(std::move(memory.owners)),
         info_(std::move(info)) {}
@@ -43,8 +44,11 @@ class Moe final : public PreparedMoe {
   PreparedInfo info() const override { return info_; }
 
  private:
+  Operand operand_for(std::int64_t tokens) const;
+
   MoeProblem problem_;
-  Operand operand_;
+  Operand operand_;  // of least_tile_tokens_ or more an expert
+  std::int64_t least_tile_tokens_;
   std::vector<Expert> experts_;
   std::vector<std::shared_ptr<const void>> owners_;
   PreparedInfo info_;
@@ -66,6 +70,8 @@ class Linear final : public PreparedLinear {
   PreparedInfo info() const override;
 
  private:
+  bool tiles_for(std::int64_t tokens) const;
+
   const Kernels& kernels_;
   LinearProblem problem_;
   Matrix matrix_;

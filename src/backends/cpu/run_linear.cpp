@@ -131,10 +131,14 @@ void run_pass(const PassOfKind& pass, Executor& executor) {
 
 }  // namespace
 
+bool Linear::tiles_for(std::int64_t tokens) const {
+  return matrix_.tiles() != nullptr && tokens >= kernels_.least_tile_tokens;
+}
+
+// A row of a panel is longer than one of tiles, so that calls of fewer tokens fit too.
 Result<std::uint64_t> Linear::workspace_bytes(std::int64_t tokens) const {
-  const bool tiles = matrix_.tiles() != nullptr;
-  const auto row = tiles ? checked_mul(tile_row(problem_.k), std::int64_t{2})
-                         : checked_mul(blocks_of(problem_.k), std::int64_t{16} * 4);
+  const auto row = checked_mul(blocks_of(problem_.k), std::int64_t{16} * 4);
+  static_assert(tile_k * 2 <= 16 * 4);
   const auto bytes = row ? checked_mul(*row, std::min(tokens, max_pass_tokens)) : std::nullopt;
   if (bytes) return static_cast<std::uint64_t>(*bytes);
   return Error{
@@ -146,14 +150,15 @@ Result<std::uint64_t> Linear::workspace_bytes(std::int64_t tokens) const {
 Result<void> Linear::run(const LinearArgs& args, Executor& executor) const {
   const std::int64_t x_row = problem_.k * conversions_of(problem_.activation_dtype).element_bytes;
   const std::int64_t y_row = problem_.n * conversions_of(problem_.output_dtype).element_bytes;
-  const bool tiles = matrix_.tiles() != nullptr;
   for (std::int64_t first = 0; first < args.tokens; first += max_pass_tokens) {
+    const std::int64_t count = std::min(max_pass_tokens, args.tokens - first);
+    const bool tiles = tiles_for(count);
     const Pass pass{
         .problem = problem_,
         .matrix = matrix_,
         .order = order_.empty() ? nullptr : order_.data(),
         .cut = tiles ? tile_cut(problem_.k) : PanelCut(),
-        .tokens = std::min(max_pass_tokens, args.tokens - first),
+        .tokens = count,
         .x = reinterpret_cast<const std::uint8_t*>(args.x.bytes.data()) + first * x_row,
         .y = reinterpret_cast<std::uint8_t*>(args.y.data()) + first * y_row,
         .panels = args.workspace.data(),

@@ -7,18 +7,22 @@
 
 namespace fewbit::cpu {
 
+Operand Moe::operand_for(std::int64_t tokens) const {
+  return even_tokens(problem_, tokens) < least_tile_tokens_ ? Operand::panels : operand_;
+}
+
+// Of this number of tokens and of any smaller one, which may take the other operand.
 Result<std::uint64_t> Moe::workspace_bytes(std::int64_t tokens) const {
-  return moe_workspace_bytes(problem_, operand_, std::min(tokens, max_pass_tokens));
+  const std::int64_t most = std::min(tokens, max_pass_tokens);
+  FEWBIT_TRY(const std::uint64_t bytes, moe_workspace_bytes(problem_, operand_, most));
+  FEWBIT_TRY(const std::uint64_t panels, moe_workspace_bytes(problem_, Operand::panels, most));
+  return std::max(bytes, panels);
 }
 
 Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
   const auto row_bytes = static_cast<std::size_t>(
       problem_.hidden_size * conversions_of(problem_.activation_dtype).element_bytes);
   const auto top_k = static_cast<std::size_t>(problem_.top_k);
-  auto* run_pass = run_moe_panels;
-  if constexpr (has_tiles) {
-    if (operand_ == Operand::tiles) run_pass = run_moe_tiles;
-  }
   for (std::int64_t first = 0; first < args.tokens; first += max_pass_tokens) {
     const auto skip = static_cast<std::size_t>(first);
     const auto count = static_cast<std::size_t>(std::min(max_pass_tokens, args.tokens - first));
@@ -31,8 +35,13 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
     part.topk_weights = args.topk_weights.subspan(skip * top_k, count * top_k);
     part.expert_map = args.expert_map;
     part.amax = args.amax;
-    const MoeWorkspace workspace = moe_workspace(problem_, operand_, part.tokens, args.workspace);
-    run_pass(problem_, experts_, part, workspace, executor);
+    const Operand operand = operand_for(part.tokens);
+    const MoeWorkspace workspace = moe_workspace(problem_, operand, part.tokens, args.workspace);
+    if (operand == Operand::panels) {
+      run_moe_panels(problem_, experts_, part, workspace, executor);
+    } else if constexpr (has_tiles) {
+      run_moe_tiles(problem_, experts_, part, workspace, executor);
+    }
   }
   return {};
 }

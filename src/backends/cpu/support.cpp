@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernel_table.hpp"
 #include "backends/cpu/matrix.hpp"
+#include "backends/cpu/moe_workspace.hpp"
 #include "backends/cpu/panels.hpp"
 #include "core/counted.hpp"
 #include "core/device_info.hpp"
@@ -49,14 +51,6 @@ void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals)
                       std::string(dtype_name(dtype))});
 }
 
-// Tokens an expert when routing is even, rounded up.
-std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens) {
-  const std::int64_t routes = tokens * problem.top_k;
-  const std::int64_t active =
-      std::clamp<std::int64_t>(routes, 1, std::max<std::int64_t>(problem.num_experts, 1));
-  return std::max<std::int64_t>((routes + active - 1) / active, 1);
-}
-
 std::string variant(const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t each = even_tokens(problem, tokens);
   return fmt::format("panels of {} at even routing, {} a weight pass",
@@ -66,6 +60,8 @@ std::string variant(const MoeProblem& problem, std::int64_t tokens) {
 
 std::string tile_variant(const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t each = even_tokens(problem, tokens);
+  if (each < kernels_of(IsaLevel::amx).least_tile_tokens)
+    return variant(problem, tokens) + ", without tiles";
   const PanelCut cut = tile_cut(std::max(problem.hidden_size, problem.intermediate_size));
   return fmt::format("tiles of 16 tokens, {} at even routing, {} a weight pass",
                      counted(std::min(each, cut.most), "token"), cut.panels(each));
