@@ -87,8 +87,9 @@ void add_config_error(Report& report, const Error& error) {
 // Of one shard alone, the rest of the layer may be in another.
 void add_layer_error(Report& report, const Error& error) {
   report.layer_error = error.message();
-  // Of a family that fewbit doesn't know it need not be a fault.
-  const bool sure = report.config && !is_part_of_model(report.checkpoint);
+  // What fewbit does not run is no fault, and of a family that it doesn't know nothing need be.
+  const bool sure =
+      report.config && !is_part_of_model(report.checkpoint) && error.code != ErrorCode::unsupported;
   const Level level = sure ? Level::error : Level::info;
   report.findings.push_back(
       {level, "layer-not-runnable", error.where, error.what, "experts that can be run"});

@@ -65,7 +65,8 @@ Result<int> run_convert(const Options& options) {
             counted(report.kept_tensors, "tensor"), bytes_text(report.source_bytes),
             bytes_text(report.output_bytes));
   print_out("  {} had to be rounded to {}{}\n", counted(report.inexact_values, "value"),
-            options.target, report.inexact_values > 0 ? "; --to f32 rounds none" : "");
+            options.target,
+            report.inexact_values > 0 && options.target != "f32" ? "; --to f32 is nearer" : "");
   if (report.erased_values > 0) {
     print_out("  too small for {}, so that they became 0: {}\n", options.target,
               counted(report.erased_values, "value"));

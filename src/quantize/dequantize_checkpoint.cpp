@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
+#include "canonical/exact_rows.hpp"
 #include "canonical/transpose.hpp"
 #include "checkpoint/prepared_folder.hpp"
 #include "core/convert.hpp"
@@ -134,13 +136,14 @@ std::string scale_text(const QuantizedTensor& matrix, const Module& module, std:
 
 // NaN and infinity, decoded or by rounding to the target, are refused with their place.
 Result<void> check_values(const QuantizedTensor& matrix, const DecodeJob& job, std::int64_t row,
-                          std::span<const float> values, std::span<const float> rounded,
+                          std::span<const double> values, std::span<const float> rounded,
                           DType dtype) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(rounded[i])) continue;
     const std::int64_t r = row + static_cast<std::int64_t>(i) / matrix.k;
     const std::int64_t c = static_cast<std::int64_t>(i) % matrix.k;
-    const std::string value = number_text(values[i]);
+    const auto near = static_cast<float>(values[i]);
+    const std::string value = std::isinf(near) ? fmt::format("{}", values[i]) : number_text(near);
     return Error{
         ErrorCode::corrupt,
         fmt::format(
@@ -165,7 +168,7 @@ Result<std::vector<float>> column_factors(const QuantizedTensor& matrix) {
   return factors;
 }
 
-void scale_columns(std::span<const float> factors, std::span<float> rows) {
+void scale_columns(std::span<const float> factors, std::span<double> rows) {
   for (std::size_t i = 0; !factors.empty() && i < rows.size(); ++i) {
     rows[i] *= factors[i % factors.size()];
   }
@@ -173,7 +176,8 @@ void scale_columns(std::span<const float> factors, std::span<float> rows) {
 
 // Rows of a matrix on their way.
 struct Piece {
-  std::vector<float> values;
+  std::vector<double> values;
+  std::vector<float> narrow;
   std::vector<float> back;
   std::vector<std::byte> bytes;
 };
@@ -185,6 +189,17 @@ struct Losses {
   std::int64_t all_ones_zeros = 0;
 };
 
+// The f32 that rounds to the same number of a narrower type as the value itself: where it is
+// between two, that with an odd last bit, which is no tie of the narrower type.
+float to_odd(double value) {
+  float near = static_cast<float>(value);
+  if (static_cast<double>(near) == value || !std::isfinite(near)) return near;
+  const bool above = std::abs(static_cast<double>(near)) > std::abs(value);
+  auto bits = std::bit_cast<std::uint32_t>(near);
+  if (bits % 2 == 0) bits += above ? -1U : 1U;
+  return std::bit_cast<float>(bits);
+}
+
 // Fills `piece`. Returns how many values were rounded.
 Result<Losses> decode_piece(const QuantizedTensor& matrix, const DecodeJob& job,
                             std::span<const float> columns, std::int64_t row, std::int64_t count,
@@ -192,14 +207,20 @@ Result<Losses> decode_piece(const QuantizedTensor& matrix, const DecodeJob& job,
   piece.values.resize(static_cast<std::size_t>(count * matrix.k));
   piece.bytes.resize(piece.values.size() * static_cast<std::size_t>(dtype_bits(dtype)) / 8);
   piece.back.resize(piece.values.size());
-  FEWBIT_TRY(dequantize_rows(matrix, row, piece.values));
+  FEWBIT_TRY(dequantize_rows_exactly(matrix, row, piece.values));
   scale_columns(columns, piece.values);
-  FEWBIT_TRY(convert_from_f32(piece.values, dtype, piece.bytes));
+  // Once, from the exact value.
+  const bool wide = dtype == DType::f32;
+  piece.narrow.resize(piece.values.size());
+  std::ranges::transform(piece.values, piece.narrow.begin(), [&](double value) {
+    return wide ? static_cast<float>(value) : to_odd(value);
+  });
+  FEWBIT_TRY(convert_from_f32(piece.narrow, dtype, piece.bytes));
   FEWBIT_TRY(convert_to_f32(dtype, piece.bytes, piece.back));
   FEWBIT_TRY(check_values(matrix, job, row, piece.values, piece.back, dtype));
   Losses losses;
   for (std::size_t i = 0; i < piece.values.size(); ++i) {
-    losses.inexact += piece.values[i] != piece.back[i] ? 1 : 0;
+    losses.inexact += piece.values[i] != static_cast<double>(piece.back[i]) ? 1 : 0;
     losses.erased += piece.values[i] != 0 && piece.back[i] == 0 ? 1 : 0;
   }
   return losses;

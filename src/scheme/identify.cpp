@@ -13,6 +13,7 @@
 #include "scheme/finding_groups.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
+#include "scheme/module_rules.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/named_methods.hpp"
 #include "scheme/part_of_model.hpp"
@@ -144,6 +145,8 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
       declared->file != nullptr && declared->file->find("expert_dtype") != nullptr;
   if (declared->producer == Producer::fp8 && out.producer == Producer::mxfp4 && experts_apart)
     return;
+  // ModelOpt's releases of FP8 models keep the method, and say moe_quant_algo of the experts.
+  if (list_producer(*declared) == out.producer) return;
   out.findings.push_back({decoded ? Level::info : Level::warning, "config-producer",
                           declared->where, fmt::format("quant_method {}", quote(declared->method)),
                           fmt::format("{}, as the tensors say", producer_name(out.producer))});

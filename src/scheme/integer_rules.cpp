@@ -32,7 +32,8 @@ Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
   }
   const std::string text =
       anchor == Anchor::start ? std::string(regex) : ".*?(?:" + std::string(regex) + ")";
-  FEWBIT_TRY(ModulePattern pattern, ModulePattern::compile(PatternKind::regex, text, where));
+  FEWBIT_TRY(ModulePattern pattern,
+             ModulePattern::compile(PatternKind::regex, text, where, budget_));
   literals_.reset();
   found_.clear();
   patterns_.push_back({std::move(pattern), rules_.size()});
@@ -68,7 +69,12 @@ std::optional<std::size_t> IntegerRules::find_pattern(std::string_view module) c
     if (hit && *hit) return each.rule;
     if (hit || hit.error().code != ErrorCode::limit) continue;
     each.usable = false;
-    limits_.push_back(hit.error());
+    const bool took_much = !budget_->spent() || budget_->is_much(each.pattern.steps());
+    if (took_much) {
+      limits_.push_back(hit.error());
+    } else if (starved_++ == 0) {
+      first_starved_ = hit.error();
+    }
   }
   return std::nullopt;
 }

@@ -32,6 +32,11 @@ std::vector<PatternEntry> entries_of(const ModeloptConfig& config) {
   return entries;
 }
 
+std::string algorithm_text(const ModeloptConfig& config) {
+  if (!config.algorithm.empty()) return config.where + " says " + config.algorithm;
+  return "quantized ones: " + config.where + " is ModelOpt's, without a quant_algo";
+}
+
 // What a config says of every module: its list, read as check_module_rules() reads it, or its table
 // of layers.
 class Expectation {
@@ -91,7 +96,7 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config,
     const Level level = module.role == Role::router ? Level::info : expectation.level_of_plain();
     groups.add(module.role,
                {level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
-                config.where + " says " + config.algorithm + " and does not exclude it"});
+                fmt::format("{}, and it does not exclude it", algorithm_text(config))});
   }
   const ModeloptConfig::Layer* twice =
       plain_projection ? expectation.listed_twice(module.name) : nullptr;
@@ -159,8 +164,11 @@ void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
   }
 }
 
-void check_algorithm(const ModeloptConfig& config, const Module& module, FindingGroups& groups) {
+void check_algorithm(const Inventory& inventory, const ModeloptConfig& config, const Module& module,
+                     FindingGroups& groups) {
   if (module.scheme.producer != Producer::modelopt || !module.unreadable.empty()) return;
+  // Only an entry of its own speaks of a token-prediction layer.
+  if (is_prediction(inventory, module) && modelopt_layer(config, module.name) == nullptr) return;
   const std::string algorithm = modelopt_algorithm(config, module.name);
   const bool no_low_rank = algorithm == "NVFP4_SVD" && module.part("svdquant_lora_a").empty();
   const bool fits = !no_low_rank && modelopt_algorithm_fits(algorithm, module);
@@ -235,7 +243,8 @@ std::string summary(const ModeloptConfig& config, const ModeloptConfig& other) {
   const std::unordered_set<std::string_view> there(other.exclude.begin(), other.exclude.end());
   const auto only = std::find_if(config.exclude.begin(), config.exclude.end(),
                                  [&](const auto& entry) { return !there.contains(entry); });
-  return fmt::format("quant_algo {}, {} excluded entries{}", config.algorithm,
+  return fmt::format("{}, {} excluded entries{}",
+                     config.algorithm.empty() ? "no quant_algo" : "quant_algo " + config.algorithm,
                      config.exclude.size(),
                      only == config.exclude.end() ? "" : ", " + quote(*only) + " only here");
 }
@@ -263,7 +272,7 @@ void check_modelopt(Inventory& inventory) {
   check_layers_exist(inventory, config);
   for (const Draft& draft : inventory.drafts) {
     check_module(inventory, config, expectation, draft.module, groups);
-    check_algorithm(config, draft.module, groups);
+    check_algorithm(inventory, config, draft.module, groups);
     check_layer_group_size(config, draft.module, groups);
     check_moe_algorithm(inventory, config, expectation, draft.module, groups);
   }

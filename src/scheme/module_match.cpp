@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "core/quote.hpp"
 #include "scheme/module_match_regex.hpp"
@@ -126,13 +127,17 @@ const char* pattern_kind_name(PatternKind kind) {
 }
 
 Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view text,
-                                             const std::string& where) {
+                                             const std::string& where,
+                                             std::shared_ptr<MatchBudget> budget) {
   ModulePattern pattern;
   pattern.kind_ = kind;
   pattern.text_ = std::string(text);
   pattern.where_ = where;
   if (kind == PatternKind::regex) {
-    FEWBIT_TRY(PythonRegex regex, PythonRegex::compile(text, where));
+    if (budget == nullptr) budget = std::make_shared<MatchBudget>();
+    const std::uint64_t before = budget->steps();
+    FEWBIT_TRY(PythonRegex regex, PythonRegex::compile(text, where, budget));
+    pattern.steps_ = budget->steps() - before;
     pattern.regex_ = std::make_shared<const PythonRegex>(std::move(regex));
   }
   return pattern;
@@ -140,11 +145,17 @@ Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view 
 
 Result<bool> ModulePattern::matches(std::string_view module, MatchBudget& budget) const {
   if (budget.spent()) {
+    const std::string part = budget.is_much(steps_)
+                                 ? fmt::format(
+                                       "took {} of the {} match steps that all patterns of "
+                                       "a config have together, and these are spent before",
+                                       steps_, budget.most())
+                                 : fmt::format(
+                                       "is not tried, for the {} match steps that all "
+                                       "patterns of a config have together are spent, on",
+                                       budget.most());
     return Error{ErrorCode::limit,
-                 fmt::format("pattern {} took {} of the {} match steps that all patterns of a "
-                             "config have together, and these are spent before {}",
-                             quote(text_), steps_, budget.most(), quote(module)),
-                 where_};
+                 fmt::format("pattern {} {} {}", quote(text_), part, quote(module)), where_};
   }
   constexpr std::uint64_t steps_a_try = 4;
   std::uint64_t steps = steps_a_try;

@@ -2,6 +2,8 @@
 // How the patterns of quantization configs are matched against module names.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,32 +37,52 @@ enum class PatternKind {
 };
 const char* pattern_kind_name(PatternKind kind);
 
-// Steps that all patterns of a checkpoint's configs may take together on all its names: each
-// pattern alone is bounded on each name, which many patterns and names make too much.
+// Steps that all patterns of a checkpoint's configs may take together, to be compiled and on all
+// its names: each pattern alone is bounded on each name, which many patterns and names make too
+// much. Memory, too.
 class MatchBudget {
  public:
   static constexpr std::uint64_t most_steps = std::uint64_t{1} << 27;  // a second or two
 
   explicit MatchBudget(std::uint64_t most = most_steps) : most_(most) {}
   void spend(std::uint64_t steps) { spent_ += steps; }
+  std::uint64_t steps() const { return spent_; }
+  // Whether a pattern that took so many has a part in it that they are spent.
+  bool is_much(std::uint64_t steps) const { return steps >= most_ / 1024; }
   bool spent() const { return spent_ >= most_; }
   std::uint64_t most() const { return most_; }
+
+  // Bytes of compiled patterns that are kept for the next match.
+  static constexpr std::size_t most_kept_bytes = std::size_t{12} << 20;
+  bool has_room(std::size_t bytes) const { return bytes <= most_kept_bytes - kept_bytes_; }
+  // At most what there is room for.
+  std::size_t keep(std::size_t bytes) {
+    const std::size_t kept = std::min(bytes, most_kept_bytes - kept_bytes_);
+    kept_bytes_ += kept;
+    return kept;
+  }
+  void release(std::size_t bytes) { kept_bytes_ -= bytes; }
 
  private:
   std::uint64_t most_;
   std::uint64_t spent_ = 0;
+  std::size_t kept_bytes_ = 0;
 };
 
 class ModulePattern {
  public:
   // Errors of a regex: unsupported (a construct, by name), corrupt, limit (length).
+  // Of a budget of its own without one that others share.
   static Result<ModulePattern> compile(PatternKind kind, std::string_view text,
-                                       const std::string& where);
+                                       const std::string& where,
+                                       std::shared_ptr<MatchBudget> budget = nullptr);
   // Error limit when a regex backtracks without bound on this name, or the budget is spent.
   Result<bool> matches(std::string_view module, MatchBudget& budget) const;
 
   PatternKind kind() const { return kind_; }
   const std::string& text() const { return text_; }
+  // That it took so far, to be compiled and to match.
+  std::uint64_t steps() const { return steps_; }
 
  private:
   Result<bool> match(std::string_view module, std::uint64_t& steps) const;

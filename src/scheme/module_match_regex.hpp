@@ -15,10 +15,15 @@ namespace fewbit {
 // the same names. Error unsupported names a construct that Python refuses or that could differ.
 Result<std::string> translate_python_regex(std::string_view pattern, const std::string& where);
 
+class MatchBudget;
+
 class PythonRegex {
  public:
-  // Errors: unsupported (construct, by name), corrupt (PCRE2's message and place), limit (length).
-  static Result<PythonRegex> compile(std::string_view pattern, const std::string& where);
+  // Errors: unsupported (construct, by name), corrupt (PCRE2's message and place), limit (length;
+  // the budget is spent). Compiling is paid from the budget, and so is the memory of the compiled
+  // pattern: where there is no room, it is compiled again for every match. nullptr: one of its own.
+  static Result<PythonRegex> compile(std::string_view pattern, const std::string& where,
+                                     std::shared_ptr<MatchBudget> budget = nullptr);
   PythonRegex(PythonRegex&&) noexcept;
   PythonRegex& operator=(PythonRegex&&) noexcept;
   ~PythonRegex();

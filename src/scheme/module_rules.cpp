@@ -88,6 +88,12 @@ Dialect dialect_of(Producer producer) {
   }
 }
 
+Producer list_producer(const Declaration& declaration) {
+  const bool again = declaration.producer == Producer::fp8 && declaration.block != nullptr &&
+                     !declaration.block->string_at("moe_quant_algo").empty();
+  return again ? Producer::modelopt : declaration.producer;
+}
+
 std::vector<PatternEntry> ignore_entries(const Declaration& declaration) {
   std::vector<PatternEntry> entries;
   for (const std::string_view key : list_keys) {
@@ -241,9 +247,11 @@ void ModuleRules::add_entry(std::size_t entry) {
   } else {
     const bool anywhere = dialect_.searches && kind == PatternKind::regex;
     const std::string whole = anywhere ? fmt::format(".*?(?:{})", text) : std::string(text);
-    auto pattern = ModulePattern::compile(kind, whole, entries_[entry].source);
+    auto pattern = ModulePattern::compile(kind, whole, entries_[entry].source, budget_);
     if (pattern) {
       patterns_.emplace(entry, *std::move(pattern));
+    } else if (budget_->spent()) {
+      starved_.insert(entry);
     } else {
       failures_.emplace(entry, pattern.error());
     }
@@ -305,8 +313,14 @@ bool ModuleRules::hits(std::size_t entry, std::string_view name) const {
 void ModuleRules::give_up(std::string_view name) const {
   if (std::exchange(gave_up_, true)) return;
   for (const auto& [entry, pattern] : patterns_) {
+    if (limits_.contains(entry)) continue;
     const Result<bool> result = pattern.matches(name, *budget_);
-    if (!result) limits_.emplace(entry, result.error());
+    if (result) continue;
+    if (budget_->is_much(pattern.steps())) {
+      limits_.emplace(entry, result.error());
+    } else {
+      starved_.insert(entry);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ struct Dialect {
   bool any_part = false;  // one excluded part excludes a fused module; else all must agree
 };
 Dialect dialect_of(Producer producer);
+// Whose dialect the lists of a block are in: ModelOpt's where it quantized the experts of an FP8
+// model again (moe_quant_algo), else the declared producer's.
+Producer list_producer(const Declaration& declaration);
 
 // Every module that a declaration leaves unquantized by name, under all the names of such lists:
 // ignore, exclude_modules, exclude, modules_to_not_convert, ignored_layers.
@@ -128,6 +132,12 @@ class ModuleRules {
                           std::span<const std::string_view> modules) const;
   std::vector<std::string> meant_entries(std::span<const std::size_t> entries,
                                          std::span<const std::string_view> modules) const;
+  void report_refused(std::span<const std::string_view> modules,
+                      std::vector<Finding>& findings) const;
+  void report_starved(std::span<const std::string_view> modules,
+                      std::vector<Finding>& findings) const;
+  std::vector<std::pair<std::uint64_t, std::size_t>> costly_of_starved(
+      std::span<const std::string_view> modules) const;
   void add_unmatched(Level level, std::span<const std::size_t> list, std::string expected,
                      std::vector<Finding>& findings) const;
   std::optional<Finding> too_wide(std::size_t entry, const NumberedNames& names) const;
@@ -152,6 +162,7 @@ class ModuleRules {
   mutable bool gave_up_ = false;
   std::map<std::size_t, Error> failures_;        // of compiling
   mutable std::map<std::size_t, Error> limits_;  // of matching: such an entry is tried no more
+  mutable std::set<std::size_t> starved_;        // no steps were left for it, that others took
 };
 
 }  // namespace fewbit

@@ -149,8 +149,9 @@ void check_module_rules(Inventory& inventory) {
     std::vector<PatternEntry> entries = ignore_entries(declaration);
     check_lists_agree(inventory, entries);
     for (PatternEntry& entry : entries) {
-      if (!known.emplace(declaration.producer, entry.text).second) continue;
-      by_producer[declaration.producer].push_back(std::move(entry));
+      const Producer producer = list_producer(declaration);
+      if (!known.emplace(producer, entry.text).second) continue;
+      by_producer[producer].push_back(std::move(entry));
     }
   }
   const std::vector<std::string_view> names = module_names(inventory);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -136,7 +138,8 @@ std::vector<std::size_t> ModuleRules::unmatched(std::span<const std::string_view
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const bool untested = tries > most_tries && patterns_.contains(i);
-    if (!hit[i] && !untested && !failures_.contains(i) && !limits_.contains(i)) out.push_back(i);
+    const bool refused = failures_.contains(i) || limits_.contains(i) || starved_.contains(i);
+    if (!hit[i] && !untested && !refused) out.push_back(i);
   }
   return out;
 }
@@ -186,6 +189,7 @@ std::vector<bool> ModuleRules::named(const Dialect& dialect, std::vector<Pattern
        {&rules.failures_, &std::as_const(rules.limits_)}) {
     for (const auto& [entry, error] : *errors) out[entry] = false;
   }
+  for (const std::size_t entry : rules.starved_) out[entry] = false;
   return out;
 }
 
@@ -292,27 +296,90 @@ std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modul
     if (!names) names.emplace(modules);
     if (auto wide = too_wide(entry, *names)) findings.push_back(*std::move(wide));
   }
+  report_refused(modules, findings);
+  return findings;
+}
+
+// What can't be used first, then what took the most steps, then what these left none for.
+void ModuleRules::report_refused(std::span<const std::string_view> modules,
+                                 std::vector<Finding>& findings) const {
+  std::vector<std::pair<std::size_t, const Error*>> refused;
+  for (const auto& [entry, error] : failures_) refused.emplace_back(entry, &error);
+  const auto steps_of = [&](std::size_t entry) {
+    const auto pattern = patterns_.find(entry);
+    return pattern != patterns_.end() ? pattern->second.steps() : 0;
+  };
+  const auto limits = static_cast<std::ptrdiff_t>(refused.size());
+  for (const auto& [entry, error] : limits_) refused.emplace_back(entry, &error);
+  std::stable_sort(refused.begin() + limits, refused.end(), [&](const auto& a, const auto& b) {
+    return steps_of(a.first) > steps_of(b.first);
+  });
   constexpr std::size_t most_said = 16;
-  std::size_t said = 0;
-  for (const std::map<std::size_t, Error>* errors : {&failures_, &std::as_const(limits_)}) {
-    for (const auto& [entry, error] : *errors) {
-      if (said == most_said) break;
-      const bool limit = error.code == ErrorCode::limit;
-      findings.push_back({Level::warning, limit ? "pattern-limit" : "pattern-invalid",
-                          entries_[entry].source, error.what,
-                          "a pattern of Python's re module that needs few steps"});
-      ++said;
-    }
+  const std::size_t said = std::min(refused.size(), most_said);
+  const auto rule_of = [](const Error& error) {
+    return error.code == ErrorCode::limit ? "pattern-limit" : "pattern-invalid";
+  };
+  for (const auto& [entry, error] : std::span(refused).first(said)) {
+    findings.push_back({Level::warning, rule_of(*error), entries_[entry].source, error->what,
+                        "a pattern of Python's re module that needs few steps"});
   }
-  if (failures_.size() + limits_.size() > said) {
-    const bool limit = said >= failures_.size();
-    findings.push_back({Level::warning, limit ? "pattern-limit" : "pattern-invalid",
-                        entries_.front().source,
-                        fmt::format("{} more patterns that are not used",
-                                    failures_.size() + limits_.size() - said),
+  if (refused.size() > said) {
+    findings.push_back({Level::warning, rule_of(*refused[said].second), entries_.front().source,
+                        fmt::format("{} more patterns that are not used", refused.size() - said),
                         fmt::format("the {} above are as these", said)});
   }
-  return findings;
+  report_starved(modules, findings);
+}
+
+// Another reader of the same list may have spent the steps: which patterns take many is seen by
+// trying each on some names. With what it took, the most first.
+std::vector<std::pair<std::uint64_t, std::size_t>> ModuleRules::costly_of_starved(
+    std::span<const std::string_view> modules) const {
+  constexpr std::size_t most_names = 64;
+  const std::uint64_t enough = budget_->most() / 16;
+  std::vector<std::pair<std::uint64_t, std::size_t>> out;
+  std::uint64_t spent = 0;
+  for (const std::size_t entry : starved_) {
+    if (spent > enough) break;
+    const auto budget = std::make_shared<MatchBudget>(std::max<std::uint64_t>(enough / 8, 1));
+    const ModuleRules alone(dialect_, {entries_[entry]}, budget);
+    const std::size_t stride = 1 + modules.size() / most_names;
+    for (std::size_t i = 0; i < modules.size() && !budget->spent(); i += stride) {
+      alone.find(modules[i]);
+    }
+    spent += budget->steps();
+    if (budget_->is_much(budget->steps())) out.emplace_back(budget->steps(), entry);
+  }
+  std::sort(out.begin(), out.end(), std::greater<>());
+  return out;
+}
+
+void ModuleRules::report_starved(std::span<const std::string_view> modules,
+                                 std::vector<Finding>& findings) const {
+  if (starved_.empty()) return;
+  constexpr std::size_t most_said = 8;
+  std::set<std::size_t> others = starved_;
+  if (limits_.empty()) {
+    std::vector<std::pair<std::uint64_t, std::size_t>> costly = costly_of_starved(modules);
+    costly.resize(std::min(costly.size(), most_said));
+    for (const auto& [steps, entry] : costly) {
+      others.erase(entry);
+      findings.push_back(
+          {Level::warning, "pattern-limit", entries_[entry].source,
+           fmt::format("pattern {} takes {} steps for some names alone, of the {} match steps that "
+                       "all patterns of a config have together, and these are spent",
+                       quote(entries_[entry].text), steps, budget_->most()),
+           "a pattern of Python's re module that needs few steps"});
+    }
+  }
+  if (others.empty()) return;
+  const PatternEntry& first = entries_[*others.begin()];
+  findings.push_back(
+      {Level::warning, "pattern-limit", first.source,
+       fmt::format("{} patterns are not tried on every name, such as {}: the {} match steps that "
+                   "all patterns of a config have together are spent",
+                   others.size(), quote(first.text), budget_->most()),
+       "nothing of these: fewer steps for the others"});
 }
 
 }  // namespace fewbit

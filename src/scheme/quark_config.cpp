@@ -57,15 +57,15 @@ QuarkConfig::QuarkConfig(const Declaration& declaration)
       where_(declaration.where),
       rules_(rule_dialect(Producer::quark), rule_entries(declaration), declaration.budget) {}
 
-std::optional<QuarkWeight> QuarkConfig::weight_of(const Module& module) const {
+std::optional<QuarkSettings> QuarkConfig::settings_of(const Module& module) const {
   using Kind = ModuleRules::Verdict::Kind;
   if (const Json* rules = block_->find("layer_quant_config"); !rules_.entries().empty()) {
     const ModuleRules::Verdict verdict = rules_.judge(module.name);
     if (verdict.kind == Kind::partly) return std::nullopt;
     if (verdict.kind == Kind::whole) {
       const std::string& text = verdict.entry->text;
-      return read_weight(rules->find(text),
-                         fmt::format("{} layer_quant_config {}", where_, quote(text)));
+      return QuarkSettings{rules->find(text),
+                           fmt::format("{} layer_quant_config {}", where_, quote(text))};
     }
   }
   const Json* classes = block_->find("layer_type_quant_config");
@@ -74,11 +74,17 @@ std::optional<QuarkWeight> QuarkConfig::weight_of(const Module& module) const {
       const Class is = compare_class(name, module);
       if (is == Class::unknown) return std::nullopt;
       if (is == Class::other) continue;
-      return read_weight(&config,
-                         fmt::format("{} layer_type_quant_config {}", where_, quote(name)));
+      return QuarkSettings{&config,
+                           fmt::format("{} layer_type_quant_config {}", where_, quote(name))};
     }
   }
-  return read_weight(block_->find("global_quant_config"), where_ + " global_quant_config");
+  return QuarkSettings{block_->find("global_quant_config"), where_ + " global_quant_config"};
+}
+
+std::optional<QuarkWeight> QuarkConfig::weight_of(const Module& module) const {
+  auto settings = settings_of(module);
+  if (!settings) return std::nullopt;
+  return read_weight(settings->config, std::move(settings->where));
 }
 
 std::optional<QuarkConfig> read_quark_config(const Declared& declared) {

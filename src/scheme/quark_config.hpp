@@ -20,6 +20,12 @@ struct QuarkWeight {
   std::string where;   // "config.json quantization_config global_quant_config"
 };
 
+// The settings that hold for a module, and where they stand.
+struct QuarkSettings {
+  const Json* config = nullptr;  // nullptr: nothing is said
+  std::string where;             // "config.json quantization_config global_quant_config"
+};
+
 class QuarkConfig {
  public:
   explicit QuarkConfig(const Declaration& declaration);
@@ -27,6 +33,8 @@ class QuarkConfig {
   // By the first rule of layer_quant_config that names it, else by its class, else as all others.
   // Empty where rules are of classes that a file does not tell, or name only some of the parts of a
   // fused matrix.
+  std::optional<QuarkSettings> settings_of(const Module& module) const;
+  // What these say of the weights.
   std::optional<QuarkWeight> weight_of(const Module& module) const;
 
  private:

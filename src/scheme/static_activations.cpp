@@ -10,6 +10,7 @@
 #include "scheme/fp8_config.hpp"
 #include "scheme/modelopt_config.hpp"
 #include "scheme/modelopt_formats.hpp"
+#include "scheme/quark_config.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -74,16 +75,13 @@ void check_named_static(Inventory& inventory) {
 class Asked {
  public:
   explicit Asked(const Inventory& inventory)
-      : fp8_(read_fp8_config(inventory.declared)), ct_(CtConfig::read(inventory.declared)) {
+      : fp8_(read_fp8_config(inventory.declared)),
+        ct_(CtConfig::read(inventory.declared)),
+        quark_(read_quark_config(inventory.declared)) {
     const Declaration* first = inventory.declared.first();
     if (first == nullptr || !first->block->is_object()) return;
     where_ = first->where;
     modelopt_ = first->producer == Producer::modelopt && modelopt_is_static(*first->block);
-    const Json* inputs = member(member(first->block, "global_quant_config"), "input_tensors");
-    const Json* layers = member(first->block, "layer_quant_config");
-    const bool others =
-        layers != nullptr && layers->as_object() != nullptr && !layers->as_object()->empty();
-    quark_ = first->producer == Producer::quark && !others && is_static(inputs, "is_dynamic");
   }
 
   bool any() const { return modelopt_ || quark_ || ct_ || (fp8_ && fp8_->activation == "static"); }
@@ -94,7 +92,7 @@ class Asked {
       case Producer::modelopt:
         return modelopt_ ? where_ : "";
       case Producer::quark:
-        return quark_ ? where_ : "";
+        return quark_where(module);
       case Producer::fp8:
         return fp8_ && fp8_->activation == "static" ? fp8_->where : "";
       case Producer::compressed_tensors: {
@@ -108,11 +106,17 @@ class Asked {
   }
 
  private:
+  std::string quark_where(const Module& module) const {
+    const auto settings = quark_ ? quark_->settings_of(module) : std::nullopt;
+    const Json* inputs = settings ? member(settings->config, "input_tensors") : nullptr;
+    return is_static(inputs, "is_dynamic") ? settings->where : "";
+  }
+
   std::optional<Fp8Config> fp8_;
   std::optional<CtConfig> ct_;
+  std::optional<QuarkConfig> quark_;
   std::string where_;
   bool modelopt_ = false;
-  bool quark_ = false;
 };
 
 }  // namespace

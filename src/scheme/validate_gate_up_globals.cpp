@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global scales of gate and up that differ. Engines fuse the two and have one global scale for
-// both: that of gate in experts, one of the two in other MLPs. GGUF's are applied tensor by tensor.
+// Global scales that differ between gate and up, or between other matrices that engines hold as one
+// with one global scale: that of gate in experts, one of the parts in other modules. GGUF's are
+// applied tensor by tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "core/convert.hpp"
 #include "scheme/fp4.hpp"
+#include "scheme/fused_names.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -65,6 +67,8 @@ std::vector<float> global_scales(const Checkpoint& checkpoint, const Module& mod
   return values;
 }
 
+bool is_factor(float value) { return std::isfinite(value) && value > 0.0F; }
+
 // What one kind of pairs has.
 struct Globals {
   std::int64_t pairs = 0;
@@ -73,12 +77,13 @@ struct Globals {
   const Module* first = nullptr;
 
   void add(const Module& gate, float a, float b) {
-    if (!std::isfinite(a) || !std::isfinite(b)) return;
+    // Others are a finding of their own.
+    if (!is_factor(a) || !is_factor(b)) return;
     ++pairs;
     if (a == b) return;
     ++differ;
     if (first == nullptr) first = &gate;
-    if (a > 0.0F && b > 0.0F) ratio = std::max({ratio, a / b, b / a});
+    ratio = std::max({ratio, a / b, b / a});
   }
 
   // A role of its own for each kind, so that neither hides the other.
@@ -93,6 +98,71 @@ struct Globals {
          fmt::format("one for both: engines that {} wrong by up to {:.3g} times", engines, ratio)});
   }
 };
+
+// Matrices under the name of the one that engines make of them, but for gates and ups.
+std::map<std::string, std::vector<const Module*>> fused_of(const Identified& identified) {
+  std::map<std::string, std::vector<const Module*>> out;
+  for (const Module& module : identified.modules) {
+    if (module.scheme.producer == Producer::gguf || !module.unreadable.empty()) continue;
+    if (module.expert != -1 || !module.scheme.quantized()) continue;
+    const std::string_view last = std::string_view(module.name).substr(module.name.rfind('.') + 1);
+    for (const std::string& fused : fused_names_of(last)) {
+      if (fused == "gate_up_proj" || fused == "w13") continue;
+      out[with_last_component(module.name, fused)].push_back(&module);
+    }
+  }
+  return out;
+}
+
+// The same of any number of parts, by the fused name's last component.
+struct FusedGlobals {
+  std::int64_t count = 0;
+  std::int64_t differ = 0;
+  float ratio = 1.0F;
+  const Module* first = nullptr;
+  std::string parts;
+
+  void add(const Checkpoint& checkpoint, const std::vector<const Module*>& modules) {
+    float least = INFINITY;
+    float most = 0.0F;
+    std::string names;
+    for (const Module* module : modules) {
+      const std::vector<float> values = global_scales(checkpoint, *module);
+      if (values.size() != 1 || !is_factor(values.front())) return;
+      least = std::min(least, values.front());
+      most = std::max(most, values.front());
+      names += (names.empty() ? "" : ", ") + module->name.substr(module->name.rfind('.') + 1);
+    }
+    ++count;
+    if (least == most) return;
+    ++differ;
+    ratio = std::max(ratio, most / least);
+    if (first != nullptr) return;
+    first = modules.front();
+    parts = names;
+  }
+};
+
+void validate_fused_globals(Validation& validation) {
+  std::map<std::string, FusedGlobals> kinds;
+  for (const auto& [name, modules] : fused_of(validation.identified)) {
+    if (modules.size() < 2) continue;
+    kinds[name.substr(name.rfind('.') + 1)].add(validation.checkpoint, modules);
+  }
+  for (const auto& [fused, globals] : kinds) {
+    if (globals.differ == 0) continue;
+    // Of the others not every engine makes one matrix.
+    const Level level = fused == "qkv_proj" ? Level::warning : Level::info;
+    validation.groups.add(
+        globals.first->role,
+        {level, "fused-global", globals.first->name,
+         fmt::format("global scales of {} differ in {} of {} layers, by up to {:.3g} times",
+                     globals.parts, globals.differ, globals.count, globals.ratio),
+         fmt::format("one for all: engines that hold them as one matrix ({}) have one, and compute "
+                     "the others wrong by up to {:.3g} times",
+                     fused, globals.ratio)});
+  }
+}
 
 }  // namespace
 
@@ -114,6 +184,7 @@ void validate_gate_up_globals(Validation& validation) {
   experts.report(validation, Role::gate_proj, "experts", "take gate's compute up");
   others.report(validation, Role::shared_gate_proj, "MLPs",
                 "take one of the two compute the other");
+  validate_fused_globals(validation);
 }
 
 }  // namespace fewbit

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/text_search.hpp"
+#include "scheme/family_parts.hpp"
 #include "scheme/layer_slots.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/name_parts.hpp"
@@ -56,11 +57,29 @@ class Config {
         list != nullptr && list->size() == 1 ? list->front().as_string() : nullptr;
     return name != nullptr && name->ends_with("ForCausalLM");
   }
-  bool says(std::string_view key, std::string_view text) const {
-    return std::any_of(sections_.begin(), sections_.end(), [&](const Json* section) {
+  // Empty where no section has a text there.
+  std::string text(std::string_view key) const {
+    for (const Json* section : sections_) {
       const Json* value = section->find(key);
-      return value != nullptr && value->as_string() != nullptr && *value->as_string() == text;
-    });
+      if (value != nullptr && value->as_string() != nullptr) return *value->as_string();
+    }
+    return "";
+  }
+  std::optional<bool> flag(std::string_view key) const {
+    for (const Json* section : sections_) {
+      const Json* value = section->find(key);
+      const auto found = value != nullptr ? value->as_bool() : std::nullopt;
+      if (found) return found;
+    }
+    return std::nullopt;
+  }
+  // The family that has the part; empty where none has.
+  std::string family_with(FamilyPart part) const {
+    for (const Json* section : sections_) {
+      std::string type = section->string_at("model_type");
+      if (family_has(type, part)) return type;
+    }
+    return "";
   }
 
  private:
@@ -73,7 +92,11 @@ struct Experts {
   std::int64_t count = 0;
   bool router = false;
   bool shared = false;
+  bool shared_gate = false;
   bool correction = false;
+  bool router_bias = false;
+  bool attention = false;
+  bool sinks = false;
 };
 
 // Keys of few heads, or what a linear attention mixes, may have as many rows as there are experts.
@@ -118,10 +141,19 @@ Experts experts_of(const Slots& slots, std::int64_t numbered) {
   if (out.example == nullptr) return out;
   if (out.example->expert >= 0) out.count = std::max(out.count, numbered);
   for (const auto& [slot, module] : slots) {
-    out.router = out.router || is_router(slot, *module, out.count);
-    out.shared = out.shared || contains_any(slot, {"share", "shexp"});
-    out.correction = out.correction || module->role == Role::router_bias ||
-                     contains_any(slot, {"bias", "probs_b", "tid2eid"});
+    const bool router = is_router(slot, *module, out.count);
+    const bool gate = contains_any(slot, {"shared_expert_gate", "gate_inp_shexp"});
+    const bool bias = slot.ends_with("bias");
+    out.router = out.router || router;
+    out.shared_gate = out.shared_gate || gate;
+    out.shared = out.shared || (!gate && contains_any(slot, {"share", "shexp"}));
+    out.router_bias = out.router_bias || module->role == Role::router_bias || (router && bias);
+    out.correction =
+        out.correction || module->role == Role::router_bias || (router && bias) ||
+        (bias && !is_projection(module->role) && !is_of_attention(slot, *module)) ||
+        contains_any(slot, {"correction_bias", "expert_bias", "moe_statics", "probs_b", "tid2eid"});
+    out.attention = out.attention || module->role == Role::o_proj;
+    out.sinks = out.sinks || contains_text(slot, "sinks");
   }
   return out;
 }
@@ -135,8 +167,39 @@ void add(Validation& validation, Role role, Level level, std::string where, std:
 struct Stated {
   std::int64_t shared = 0;
   std::int64_t experts = 0;
-  bool correction = false;
+  // Why there must be one; empty where there need not.
+  std::string shared_expert;
+  std::string shared_gate;
+  std::string correction;
+  std::string router_bias;
+  std::string sinks;
 };
+
+std::string because(std::string_view key, std::string_view value) {
+  return value.empty() ? std::string() : fmt::format("one, for {} is {}", key, value);
+}
+
+// Of what is added to the scores; some releases of a family say that they have none.
+std::string why_correction(const Config& config) {
+  if (config.text("topk_method") == "noaux_tc") return because("topk_method", "noaux_tc");
+  for (const std::string_view key : {"use_routing_bias", "moe_router_enable_expert_bias"}) {
+    const auto flag = config.flag(key);
+    if (flag) return because(key, *flag ? "true" : "");
+  }
+  const bool softmax = config.text("scoring_func") == "softmax" ||
+                       config.text("moe_router_activation_func") == "softmax";
+  if (softmax || !config.text("topk_method").empty() || config.flag("moe_use_aux_free") == false) {
+    return "";
+  }
+  return because("model_type", config.family_with(FamilyPart::choice_bias));
+}
+
+std::string why_correction(const GgufMetadata& metadata, std::int64_t gating) {
+  const std::string_view architecture = metadata.architecture().value_or("");
+  const bool always = architecture == "glm4moe" || architecture == "minimax-m2";
+  const bool sigmoid = architecture == "deepseek2" && gating == 2;
+  return always || sigmoid ? because("general.architecture", architecture) : std::string();
+}
 
 Stated stated_of(const Checkpoint& checkpoint) {
   Stated out;
@@ -147,12 +210,19 @@ Stated stated_of(const Checkpoint& checkpoint) {
     };
     out.shared = number("expert_shared_count");
     out.experts = number("expert_count");
+    out.correction = why_correction(*metadata, number("expert_gating_func"));
     return out;
   }
   const Config config(checkpoint);
   out.shared = config.number({"n_shared_experts"}).value_or(0);
   out.experts = config.number({"n_routed_experts", "num_experts", "num_local_experts"}).value_or(0);
-  out.correction = config.says("topk_method", "noaux_tc");
+  out.correction = why_correction(config);
+  if (config.number({"shared_expert_intermediate_size"}) != 0) {
+    out.shared_expert = because("model_type", config.family_with(FamilyPart::shared_expert));
+    out.shared_gate = because("model_type", config.family_with(FamilyPart::shared_expert_gate));
+  }
+  out.router_bias = because("model_type", config.family_with(FamilyPart::router_bias));
+  out.sinks = because("model_type", config.family_with(FamilyPart::sinks));
   return out;
 }
 
@@ -168,10 +238,19 @@ void check_layer(Validation& validation, const Stated& stated, const std::string
     add(validation, Role::shared_up_proj, Level::error, where, "no shared experts",
         fmt::format("{} by the config", stated.shared));
   }
-  if (!experts.correction && stated.correction) {
-    add(validation, Role::router_bias, Level::error, where,
-        "no e_score_correction_bias beside the router", "one, for topk_method is noaux_tc");
-  }
+  const auto need = [&](bool there, const std::string& why, Role role, std::string_view what) {
+    if (there || why.empty()) return;
+    add(validation, role, Level::error, where, fmt::format("no {}", what), why);
+  };
+  need(experts.correction, stated.correction, Role::router_bias,
+       "e_score_correction_bias beside the router");
+  need(experts.shared || !all, stated.shared_expert, Role::shared_up_proj, "shared expert");
+  need(experts.shared_gate || !experts.shared, stated.shared_gate, Role::shared_expert_gate,
+       "gate of the shared expert");
+  need(experts.router_bias || !experts.router, stated.router_bias, Role::router,
+       "bias of the router");
+  need(experts.sinks || !experts.attention, stated.sinks, Role::attention_other,
+       "sinks of the attention");
 }
 
 bool is_norm_name(std::string_view name) {

@@ -17,10 +17,12 @@ Error differ(std::string what) {
 Result<void> same_scheme(const std::string& a, const Scheme& of_a, const std::string& b,
                          const Scheme& of_b) {
   if (of_a == of_b) return {};
-  return differ(fmt::format("{} is {}, but {} is {}", a, scheme_text(of_a), b, scheme_text(of_b)));
+  return Error{ErrorCode::unsupported,
+               fmt::format("{} is {}, but {} is {}", a, scheme_text(of_a), b, scheme_text(of_b)),
+               "experts"};
 }
 
-// One scheme for all gates and ups, one for all downs.
+// One scheme for all gates and ups, one for all downs: others are no fault, but nothing runs them.
 Result<void> check_schemes(const std::vector<ExpertWeights>& experts) {
   const ExpertWeights& first = experts.front();
   for (std::size_t e = 0; e < experts.size(); ++e) {

@@ -45,6 +45,29 @@ class Convert(unittest.TestCase):
         report, _ = self.convert(tensors, {"quant_method": "fp8"}, "--to", "f32")
         self.assertEqual((report["inexact_values"], report["erased_values"]), (0, 0))
 
+    def test_every_value_is_rounded_once(self):
+        name = "model.layers.0.mlp.up_proj."
+        scales = [0x38 + i % 8 for i in range(16)]  # 1 to 1.875
+        factor = struct.unpack("<f", struct.pack("<f", 0.1))[0]
+        tensors = {name + "weight": ("U8", [16, 8], bytes([0x32, 0x54, 0x76, 0x10, 0xBA, 0xDC, 0xFE, 0x98] * 16)),
+                   name + "weight_scale": ("F8_E4M3", [16, 1], bytes(scales)),
+                   name + "weight_scale_2": ("F32", [], struct.pack("<f", factor))}
+        values = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+        codes = [2, 3, 4, 5, 6, 7, 0, 1, 10, 11, 12, 13, 14, 15, 8, 9]
+        # At most 2 + 4 + 24 bits: exact in double.
+        exact = [(-1 if code > 7 else 1) * values[code % 8] * (1 + i % 8 / 8) * factor for i in range(16) for code in codes]
+        config = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+        report, data = self.convert(tensors, config, "--to", "f32")
+        wanted = struct.unpack("<256f", struct.pack("<256f", *exact))
+        self.assertEqual(struct.unpack("<256f", data), wanted)
+        rounded = sum(a != b for a, b in zip(wanted, exact))
+        self.assertGreater(rounded, 64)
+        self.assertEqual(report["inexact_values"], rounded)
+        report, data = self.convert(tensors, config, "--to", "f16")
+        wanted = struct.unpack("<256e", struct.pack("<256e", *exact))
+        self.assertEqual(struct.unpack("<256e", data), wanted)
+        self.assertEqual(report["inexact_values"], sum(a != b for a, b in zip(wanted, exact)))
+
     def test_zero_points_of_all_ones_are_read_as_the_user_says(self):
         name = "model.layers.0.mlp.up_proj."
         tensors = {name + "qweight": ("I32", [4, 8], struct.pack("<I", 0x55555555) * 32),

@@ -14,6 +14,7 @@ from small_model import (
     HEADS,
     HIDDEN,
     INNER,
+    KV_HEADS,
     LAYER,
     UP,
     VOCAB,
@@ -49,7 +50,7 @@ def as_plain(case, module, n, k):
 
 def every_expert_but_one(case):
     block(case, ignore=[*EXCLUDED, "*experts.0.*"])
-    case.warnings = ("layer-not-runnable",)  # one scheme a layer is what backends run
+    case.notes = ("layer-not-runnable",)  # one scheme a layer is what backends run
     as_plain(case, EXPERT.format(0, "gate"), INNER, HIDDEN)
     as_plain(case, EXPERT.format(0, "up"), INNER, HIDDEN)
     as_plain(case, EXPERT.format(0, "down"), HIDDEN, INNER)
@@ -133,6 +134,56 @@ def other_globals():
     weights = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]
     case.config["quantization_config"] = {"quant_method": "quark", "global_quant_config": {"weight": weights}, "exclude": EXCLUDED}
     case.faults = ("gate-up-global",)
+    yield case
+    # A factor that is none is one finding, and no ratio.
+    for name, value, rule in (("0", 0, "global-scale-zero"), ("negative", -0.001, "global-scale-value")):
+        case = modelopt_model(f"fault-nvfp4-up-global-{name}")
+        set_tensor(case, UP + ".weight_scale_2", np.float32(value))
+        case.faults, case.absent = (rule,), ("gate-up-global",)
+        yield case
+
+
+def quantized_attention(name, key_factor=0.01):
+    """q, k and v with a factor each."""
+    case = modelopt_model(name)
+    rng = random(name)
+    for part, n in (("q", HEADS * HEAD_DIM), ("k", KV_HEADS * HEAD_DIM), ("v", KV_HEADS * HEAD_DIM)):
+        quantize(case, f"{ATTENTION}{part}_proj", n, HIDDEN)
+        set_tensor(case, f"{ATTENTION}{part}_proj.weight_scale_2", np.float32(key_factor if part == "k" else 0.01))
+    block(case, ignore=["lm_head", "model.layers.0.mlp.gate", "model.layers.0.self_attn.o_proj"])
+    return case
+
+
+def other_draft(name):
+    """A token-prediction layer whose experts are in MXFP4, in a model of NVFP4."""
+    case = modelopt_model(name)
+    second_layer(case)
+    for module, n, k in projections():
+        module, rng = module.replace("layers.0", "layers.1"), random(module)
+        for tensor in [tensor for tensor in case.tensors if tensor.startswith(module + ".")]:
+            del case.tensors[tensor]
+        case.tensors[f"{module}.weight"] = rng.integers(0, 256, (n, k // 2)).astype(np.uint8)
+        case.tensors[f"{module}.weight_scale"] = np.full((n, -(-k // 32)), 121, np.uint8)
+    case.tensors["model.layers.1.eh_proj.weight"] = plain(random("eh"), HIDDEN, 2 * HIDDEN)
+    case.notes = ("draft-scheme", "layers-prediction")
+    return case
+
+
+def without_algorithm():
+    """A method alone, beside plain weights."""
+    case = modelopt_model("fault-modelopt-without-algorithm")
+    for module, n, k in projections():
+        as_plain(case, module, n, k)
+    case.config["quantization_config"] = {"quant_method": "modelopt_fp4"}
+    case.faults = ("config-expects-quantized",)
+    case.said = ("quantization_config is ModelOpt's, without a quant_algo, and it does not exclude it",)
+    return case
+
+
+def fused_globals():
+    yield quantized_attention("no-fault-fused-global")
+    case = quantized_attention("fault-fused-global", 0.04)
+    case.faults, case.said = ("fused-global",), ("k_proj, q_proj, v_proj differ in 1 of 1 layers, by up to 4 times",)
     yield case
 
 
@@ -260,6 +311,9 @@ def cases():
     ]
     yield all_of_one(modelopt_model("no-fault-nvfp4-input-scales-of-1"))
     yield from other_globals()
+    yield from fused_globals()
+    yield other_draft("no-fault-nvfp4-draft-mxfp4")
+    yield without_algorithm()
     for base, make, faults in groups:
         yield make(f"no-fault-{base}")
         for rule, apply in faults.items():

@@ -170,6 +170,12 @@ def cases():
         yield contradict(f"algo-{name}", ("config-rotation", "module-unreadable") if rotated else (), algo_config=steps)
     static = {"weight": MX, "input_tensors": spec("fp8_e4m3", "per_tensor")}
     yield contradict("static-activations", ("input-scale-missing",), global_quant_config=static)
+    # Whatever the rules of single layers say of the others.
+    rule = {"*gate_proj": {"weight": MX, "input_tensors": None}}
+    yield contradict("static-activations-rules", ("input-scale-missing",), global_quant_config=static, layer_quant_config=rule)
+    rule = {"*up_proj": static}
+    yield contradict("static-activations-of-a-rule", ("input-scale-missing",), layer_quant_config=rule)
+    yield contradict("dynamic-activations-rules", (), global_quant_config=static, layer_quant_config={"*_proj": {"weight": MX}})
     yield contradict("dtype", ("config-algorithm",), global_quant_config=other)
     for case in (fp8("quark-one", (48,), "per_channel"), int8("quark-one", (48,))):
         one = {UP + ".weight_scale": np.float32(0.1)}

@@ -17,6 +17,7 @@ def hybrid(name):
     """A layer with a convolution whose kernels have a bias each."""
     case = plain_model(name)
     case.config["model_type"] = "nemotron_h"
+    case.tensors[LAYER + "mlp.gate.e_score_correction_bias"] = np.zeros(EXPERTS, np.float32)
     case.tensors[CONV + ".weight"] = bf16(np.full((96, 1, 4), 0.5))
     case.tensors[CONV + ".bias"] = bf16(np.zeros(96))
     return case

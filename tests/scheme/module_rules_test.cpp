@@ -388,6 +388,32 @@ TEST(ModuleRulesReport, StepsOfAllPatternsTogetherAreBounded) {
   EXPECT_EQ(only_finding(after, {"layers.0.experts.0"}).rule, "pattern-limit");
 }
 
+// Those that took the steps are told first, and the others as not tried.
+TEST(ModuleRulesReport, PatternsThatWereLeftNoStepsAreNotToBlame) {
+  std::vector<PatternEntry> entries = {{"re:.*gate", "the list"}, {"re:.*router", "the list"}};
+  entries.push_back({"re:(?=(?:.*.*.*.*)(?:!|#))", "the list"});
+  for (int i = 0; i < 30; ++i) entries.push_back({fmt::format("re:.*expert{}$", i), "the list"});
+  std::vector<std::string> names;
+  for (int i = 0; i < 5000; ++i) names.push_back(fmt::format("layers.{}.experts.{}", i / 256, i));
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto budget = std::make_shared<MatchBudget>(1'000'000);
+  const ModuleRules list(dialect_of(Producer::compressed_tensors), entries, budget);
+  const std::vector<Finding> found = list.report(views);
+  ASSERT_TRUE(budget->spent());
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_NE(found[0].found.find("(?=(?:.*.*.*.*)"), std::string::npos) << found[0].found;
+  EXPECT_NE(found[1].found.find("32 patterns are not tried on every name"), std::string::npos)
+      << found[1].found;
+  EXPECT_EQ(found[1].rule, "pattern-limit");
+  // Where another reader of the list spent them, too.
+  const ModuleRules again(dialect_of(Producer::compressed_tensors), entries, budget);
+  const std::vector<Finding> told = again.report(views);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told[0].found.find("(?=(?:.*.*.*.*)"), std::string::npos) << told[0].found;
+  EXPECT_NE(told[1].found.find("32 patterns are not tried"), std::string::npos) << told[1].found;
+}
+
 TEST(ModuleRulesReport, LongListsStayFast) {
   std::vector<std::string> texts;
   std::vector<std::string> names;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "scheme/module_match.hpp"
 #include "scheme/module_match_regex.hpp"
 
 namespace fewbit {
@@ -89,6 +93,57 @@ TEST(PythonRegex, TellsHowManyStepsAMatchTakesAtMost) {
   EXPECT_GT(few, 0U);
   EXPECT_LT(few, 200U);
   EXPECT_GT(many, 800U);  // 41 * 42 / 2 ways to divide the name
+}
+
+// What finds no room is compiled for every match, with the same result, and paid for.
+TEST(PythonRegex, CompiledPatternsTakeBoundedMemory) {
+  const auto budget = std::make_shared<MatchBudget>(std::uint64_t{1} << 36);
+  const std::string large = R"(m(?:ab?){0,2000})";
+  std::vector<PythonRegex> many;
+  std::size_t recompiled = 0;
+  for (int i = 0; i < 500; ++i) {
+    auto regex = PythonRegex::compile(large + std::to_string(i), "the list", budget);
+    if (!regex) break;
+    std::uint64_t steps = 0;
+    EXPECT_TRUE(*regex->match("maba" + std::to_string(i), steps));
+    EXPECT_FALSE(*regex->match("maba!", steps));
+    recompiled += steps > 100'000 ? 1 : 0;
+    many.push_back(*std::move(regex));
+  }
+  EXPECT_FALSE(budget->has_room(std::size_t{1} << 20));
+  EXPECT_GT(recompiled, 0U);
+  EXPECT_LT(recompiled, many.size());
+  many.clear();
+  EXPECT_TRUE(budget->has_room(MatchBudget::most_kept_bytes));
+}
+
+TEST(PythonRegex, CompilingIsPaidFromTheBudget) {
+  const auto budget = std::make_shared<MatchBudget>(1'000'000);
+  std::string classes = "(?i)";
+  for (int i = 0; i < 700; ++i) classes += R"([^\u0100-\uffffk])";
+  const auto costly = PythonRegex::compile(classes, "the list", budget);
+  ASSERT_FALSE(costly);
+  EXPECT_EQ(costly.error().code, ErrorCode::limit);
+  ASSERT_TRUE(PythonRegex::compile("(?i)[a-z]+", "the list", budget));
+  ASSERT_FALSE(budget->spent());
+  std::string groups;
+  for (int i = 0; i < 3000; ++i) groups += "(a*)*";
+  ASSERT_TRUE(PythonRegex::compile(groups, "the list", budget));
+  ASSERT_TRUE(budget->spent());
+  const auto after = PythonRegex::compile("a", "the list", budget);
+  ASSERT_FALSE(after);
+  EXPECT_EQ(after.error().code, ErrorCode::limit);
+}
+
+// A step may read a whole name, so that long names take fewer.
+TEST(PythonRegex, LongNamesAreBoundedToo) {
+  const auto regex = PythonRegex::compile("a*a*[!?]", "the list");
+  ASSERT_TRUE(regex);
+  std::uint64_t steps = 0;
+  const auto result = regex->match(std::string(100'000, 'a'), steps);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::limit);
+  EXPECT_GT(steps, 100'000U);
 }
 
 }  // namespace

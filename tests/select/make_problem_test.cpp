@@ -65,7 +65,7 @@ TEST(MakeProblem, NamesBothSchemesOfMixedExperts) {
       test::random_weights({.weight = DType::f4_e2m1, .activation = {}}).experts[0].down;
   const auto down = make_problem(weights, config(), DType::bf16, 1);
   ASSERT_FALSE(down);
-  EXPECT_EQ(down.error().code, ErrorCode::inconsistent);
+  EXPECT_EQ(down.error().code, ErrorCode::unsupported);
   EXPECT_THAT(down.error().what,
               AllOf(HasSubstr("expert 0 down is " + scheme_text(plain_scheme(DType::bf16))),
                     HasSubstr("but expert 2 down is " + scheme_text(nvfp4_scheme()))));
