@@ -51,7 +51,9 @@ class Claim {
   Claim(Draft& draft, const IntegerConfig& config)
       : draft_(draft),
         spec_(spec_of(config, draft.module.name)),
+        copy_(mlx_spec_of(config, draft.module.name)),
         where_(config.where),
+        copy_where_(config.mlx_where),
         weight_(*draft.tensor("weight")),
         scales_(*draft.tensor("scales")),
         biases_(*draft.tensor("biases")) {
@@ -103,7 +105,17 @@ class Claim {
     }
     module.k = k;
     scheme_.scale = ScaleSpec{scales_.dtype, Granularity{1, size}};
-    return "";
+    return other_width(*total, grid.back());
+  }
+
+  // A second width that the shapes allow as well as the first.
+  std::string other_width(std::int64_t row_bits, std::int64_t groups) const {
+    const std::int64_t bits = copy_.bits.value_or(*spec_.bits);
+    if (bits == *spec_.bits || bits < 1 || row_bits % bits != 0) return "";
+    const std::int64_t k = row_bits / bits;
+    if (k % groups != 0 || copy_.group_size.value_or(k / groups) != k / groups) return "";
+    return fmt::format("MLX words of {} bits by {}, of {} by {}, and the shapes fit both",
+                       *spec_.bits, where_, bits, copy_where_);
   }
 
   std::string misfit(std::int64_t k) const {
@@ -116,7 +128,9 @@ class Claim {
 
   Draft& draft_;
   IntegerSpec spec_;
+  MlxSpec copy_;
   const std::string& where_;
+  const std::string& copy_where_;
   const TensorInfo& weight_;
   const TensorInfo& scales_;
   const TensorInfo& biases_;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AutoRound's block, for its formats with integer codes.
+#include <algorithm>
+#include <iterator>
+
 #include "core/ascii.hpp"
 #include "core/quote.hpp"
 #include "scheme/integer_config.hpp"
@@ -27,13 +30,38 @@ std::string read_data_type(const ConfigSection& section, std::vector<Error>& pro
   return value_text(*entry.value);
 }
 
+// bits, and group_size: a number of columns, or of 8-bit floats also 0 (one scale a matrix) and
+// [rows, columns].
+void read_sizes(const ConfigSection& section, const IntegerSpec& base, IntegerSpec& spec,
+                std::vector<Error>& problems) {
+  const ConfigSection::Entry size = section.find({"group_size"});
+  spec.bits = value_or_problem(section.integer({"bits"}, 1, 32), problems);
+  const IntegerSpec whole = base.with(spec);
+  const bool fp8 = whole.bits == 8 && whole.data_type.find("int") == std::string::npos;
+  if (fp8 && size && size.value->as_int64() == 0) {
+    spec.block = Granularity{0, 0};
+  } else if (fp8 && size && size.value->as_array() != nullptr) {
+    const Json::Array& sides = *size.value->as_array();
+    const bool pair = sides.size() == 2 && sides[0].as_int64().value_or(0) > 0 &&
+                      sides[1].as_int64().value_or(0) > 0;
+    if (pair) {
+      spec.block = Granularity{*sides[0].as_int64(), *sides[1].as_int64()};
+    } else {
+      problems.push_back(section.refuse(ErrorCode::corrupt, size.key, *size.value,
+                                        "a number, or [rows, columns] above 0"));
+    }
+  } else {
+    read_group_size(section, {"group_size"}, spec, problems);
+  }
+}
+
 IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig& config) {
   IntegerRule rule;
   rule.text = name;
   const ConfigSection values(scheme, config.where + ".extra_config " + quote(name));
-  read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
-  rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
   rule.spec.data_type = read_data_type(values, config.problems);
+  read_sizes(values, config.base, rule.spec, config.problems);
+  rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
   rule.excludes = rule.spec.bits.value_or(0) >= 16;
   return rule;
 }
@@ -63,29 +91,57 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
 
 }  // namespace
 
+bool is_auto_round_format(std::string_view format) {
+  const auto* const known = std::find_if(std::begin(formats), std::end(formats),
+                                         [&](const auto& one) { return one.first == format; });
+  return known != std::end(formats) || is_affine_format(format) || is_fp8_format(format) ||
+         format == "fake" || format == "auto_round:fake" ||
+         format.find("llm_compressor") != std::string_view::npos;
+}
+
+MlxSpec mlx_spec_of(const IntegerConfig& config, const std::string& module) {
+  MlxSpec out;
+  if (config.mlx == nullptr) return out;
+  const Json* own = config.mlx->find(module);
+  out.plain = own != nullptr && own->as_bool() == false;
+  for (const Json* place : {config.mlx, own}) {
+    if (place == nullptr || !place->is_object()) continue;
+    const Json* bits = place->find("bits");
+    const Json* size = place->find("group_size");
+    if (bits != nullptr && bits->as_int64()) out.bits = bits->as_int64();
+    if (size != nullptr && size->as_int64()) out.group_size = size->as_int64();
+    if (std::string mode = place->string_at("mode"); !mode.empty()) out.mode = lower_ascii(mode);
+  }
+  return out;
+}
+
 IntegerConfig read_auto_round_config(const Declaration& declaration) {
   IntegerConfig config;
   config.producer = Producer::auto_round;
   config.where = declaration.where;
   const ConfigSection section(*declaration.block, declaration.where);
-  read_bits_and_groups(section, {"bits"}, {"group_size"}, config.base, config.problems);
+  config.base.data_type = read_data_type(section, config.problems);
+  read_sizes(section, {}, config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   config.base.act_order = false;
-  config.base.data_type = read_data_type(section, config.problems);
   const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
   config.format = lower_ascii(format.value_or(""));
-  bool known = config.format.empty() || is_affine_format(config.format) ||
-               config.format.find("llm_compressor") != std::string::npos;
   for (const auto& [name, packing] : formats) {
-    if (config.format != name) continue;
-    config.packing = packing;
-    known = true;
+    if (config.format == name) config.packing = packing;
   }
-  if (!known) {
+  if (!config.format.empty() && !is_auto_round_format(config.format)) {
     config.problems.push_back(
         {ErrorCode::unsupported,
          "packing_format " + quote(config.format) + " is not known; the tensors decide",
          config.where});
+  }
+  const Json* mlx = declaration.file != nullptr && declaration.file->is_object() &&
+                            is_affine_format(config.format)
+                        ? declaration.file->find("quantization")
+                        : nullptr;
+  if (mlx != nullptr && mlx != declaration.block && mlx->is_object()) {
+    config.mlx = mlx;
+    config.mlx_where = "quantization beside " + config.where;
   }
   config.rules.share(declaration.budget);
   read_rules(section, config);

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "scheme/auto_round_check.hpp"
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/integer_config.hpp"
-#include "scheme/integer_layout.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -186,7 +186,7 @@ class ValueCheck {
 void check_config_values(Inventory& inventory) {
   const bool words =
       std::any_of(inventory.drafts.begin(), inventory.drafts.end(),
-                  [](const Draft& draft) { return is_integer_words(draft.module.scheme.packing); });
+                  [](const Draft& draft) { return is_compared_with_config(draft.module); });
   bool integers_told = false;
   for (const Declaration& declaration : inventory.declared.all) {
     const bool integers = words && !integers_told && read_integer_config(declaration).has_value();

@@ -54,8 +54,13 @@ std::vector<std::string> names_in(const Json* value) {
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
                           ConfigSection::Keys group_size, IntegerSpec& spec,
                           std::vector<Error>& problems) {
-  constexpr std::int64_t largest_group = std::int64_t{1} << 40;
   spec.bits = value_or_problem(section.integer(bits, 1, 32), problems);
+  read_group_size(section, group_size, spec, problems);
+}
+
+void read_group_size(const ConfigSection& section, ConfigSection::Keys group_size,
+                     IntegerSpec& spec, std::vector<Error>& problems) {
+  constexpr std::int64_t largest_group = std::int64_t{1} << 40;
   const ConfigSection::Entry size = section.find(group_size);
   if (!size) return;
   spec.group_size = size.value->as_int64();

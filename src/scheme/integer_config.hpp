@@ -33,6 +33,9 @@ struct IntegerConfig {
   std::vector<std::string> blocks;
   std::vector<std::string> modules_in_block;
   std::optional<bool> lm_head;
+  // MLX's own block "quantization" beside AutoRound's; nullptr: none. Borrowed from the file.
+  const Json* mlx = nullptr;
+  std::string mlx_where;
   std::vector<Error> problems;  // values of the wrong kind, which are ignored
 };
 
@@ -40,6 +43,23 @@ struct IntegerConfig {
 constexpr bool is_affine_format(std::string_view format) {
   return format == "auto_round:mlx" || format == "mlx";
 }
+
+// 8-bit floats without groups of 32.
+constexpr bool is_fp8_format(std::string_view format) {
+  return format == "fp8" || format == "fp8_static" || format == "auto_round:fp8" ||
+         format == "auto_round:fp8_static";
+}
+// Whether it is one of AutoRound's packing_formats, in lower case.
+bool is_auto_round_format(std::string_view format);
+
+// What MLX's block says of a module.
+struct MlxSpec {
+  std::optional<std::int64_t> bits;
+  std::optional<std::int64_t> group_size;
+  std::string mode;    // "affine", "mxfp4"; empty where not stated
+  bool plain = false;  // its name stands there with false
+};
+MlxSpec mlx_spec_of(const IntegerConfig& config, const std::string& module);
 
 // Empty when the block is another producer's.
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration);
@@ -66,6 +86,8 @@ std::optional<T> value_or_problem(Result<std::optional<T>> value, std::vector<Er
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
                           ConfigSection::Keys group_size, IntegerSpec& spec,
                           std::vector<Error>& problems);
+void read_group_size(const ConfigSection& section, ConfigSection::Keys group_size,
+                     IntegerSpec& spec, std::vector<Error>& problems);
 // Every string in a string (split at commas), a list, or a list of lists.
 std::vector<std::string> names_in(const Json* value);
 

@@ -12,7 +12,10 @@ namespace fewbit {
 IntegerSpec IntegerSpec::with(const IntegerSpec& over) const {
   IntegerSpec out = *this;
   if (over.bits) out.bits = over.bits;
-  if (over.group_size) out.group_size = over.group_size;
+  if (over.group_size || over.block) {
+    out.group_size = over.group_size;
+    out.block = over.block;
+  }
   if (over.symmetric) out.symmetric = over.symmetric;
   if (over.act_order) out.act_order = over.act_order;
   if (!over.data_type.empty()) out.data_type = over.data_type;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/json.hpp"
+#include "fewbit/scheme.hpp"
 #include "scheme/literal_index.hpp"
 #include "scheme/module_match.hpp"
 
@@ -22,12 +23,13 @@ namespace fewbit {
 struct IntegerSpec {
   std::optional<std::int64_t> bits;
   std::optional<std::int64_t> group_size;  // 0 = whole rows (-1 in the file)
+  std::optional<Granularity> block;  // AutoRound's FP8: [rows, columns], or one scale a matrix (0)
   std::optional<bool> symmetric;
   std::optional<bool> act_order;
   std::string data_type;  // AutoRound's name of the codes: "int", "mx_fp"; lower case
 
   bool empty() const {
-    return !bits && !group_size && !symmetric && !act_order && data_type.empty();
+    return !bits && !group_size && !block && !symmetric && !act_order && data_type.empty();
   }
   // What `over` states counts, the rest stays.
   IntegerSpec with(const IntegerSpec& over) const;

@@ -8,6 +8,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/affine_words.hpp"
+#include "scheme/auto_round_check.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/integer_config.hpp"
 #include "scheme/integer_layout.hpp"
@@ -23,10 +24,6 @@ std::string number_or_none(std::optional<std::int64_t> value) {
 
 std::string group_text(std::int64_t size) {
   return size == 0 ? "whole rows" : fmt::format("{}", size);
-}
-
-bool is_ours(const Module& module) {
-  return is_integer_words(module.scheme.packing) || is_affine_words(module.scheme);
 }
 
 // A group as long as the row, or longer, is the whole row.
@@ -50,16 +47,7 @@ void check_sizes(const IntegerConfig& config, const IntegerSpec& spec, const Mod
 }
 
 void check_layout(const IntegerConfig& config, const Module& module, FindingGroups& groups) {
-  const bool affine = is_affine_words(module.scheme);
-  const bool says_affine = is_affine_format(config.format);
-  if (says_affine != affine && (says_affine || !config.format.empty())) {
-    groups.add(module.role, {Level::warning, "config-format", module.name,
-                             fmt::format("format {} by {}", quote(config.format), config.where),
-                             affine ? "MLX words by the tensors: " + module.evidence
-                                    : "no MLX words by the tensors: " + module.evidence});
-    return;
-  }
-  if (!config.packing || affine) return;
+  if (!config.packing || !is_integer_words(module.scheme.packing)) return;
   const bool along_k =
       *config.packing == Packing::words_k || *config.packing == Packing::words_k_minus;
   const bool same = along_k ? module.scheme.packing == Packing::words_k ||
@@ -70,22 +58,6 @@ void check_layout(const IntegerConfig& config, const Module& module, FindingGrou
   groups.add(module.role, {Level::warning, "config-format", module.name,
                            fmt::format("format {} by {}", quote(config.format), config.where),
                            integer_fit_text(fit) + " by the tensors: " + module.evidence});
-}
-
-// AutoRound's names: "mx_fp", "nv_fp4", "fp8" are of floats, "int", "fp8_to_int_sym" of integers.
-void check_data_type(const IntegerConfig& config, const Module& module, FindingGroups& groups) {
-  if (config.producer != Producer::auto_round || !module.scheme.quantized()) return;
-  const std::string type = spec_of(config, module.name).data_type;
-  const std::string_view weight = dtype_name(module.scheme.weight);
-  const bool floats = weight.starts_with("f8_") || weight.starts_with("f4_");
-  const bool integer = is_integer_words(module.scheme.packing);
-  const bool says_integer = type.find("int") != std::string::npos;
-  const bool says_floats = !says_integer && (type.find("fp") != std::string::npos ||
-                                             type.starts_with("mx") || type.starts_with("nv"));
-  if (!(integer && says_floats) && !(floats && says_integer)) return;
-  groups.add(module.role, {Level::warning, "config-format", module.name,
-                           fmt::format("data_type {} by {}", quote(type), config.where),
-                           scheme_text(module.scheme) + " by the tensors: " + module.evidence});
 }
 
 void add_findings(Inventory& inventory, FindingGroups groups) {
@@ -118,7 +90,7 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   const bool plain = !module.scheme.quantized();
   if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
   if (plain && is_prediction(inventory, module)) return;
-  if (!plain && !is_ours(module)) return;
+  if (!plain && !is_compared_with_config(module)) return;
   const std::string exclusion = exclusion_of(config, module);
   if (!plain && !exclusion.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
@@ -136,11 +108,32 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   }
 }
 
+void check_module(const Inventory& inventory, const IntegerConfig& config, const Draft& draft,
+                  FindingGroups& groups) {
+  const Module& module = draft.module;
+  const bool words = is_integer_words(module.scheme.packing);
+  if (words) check_sizes(config, spec_of(config, module.name), module, groups);
+  check_layout(config, module, groups);
+  check_zeros(inventory, config, draft, groups);
+  if (config.producer != Producer::auto_round) return;
+  check_auto_round_format(config, module, groups);
+  if (!module.unreadable.empty()) return;
+  check_auto_round_type(config, module, groups);
+  if (is_affine_words(module.scheme)) {
+    check_mlx_copy(config, module, groups);
+  } else if (!words) {
+    check_auto_round_sizes(config, module, groups);
+  }
+}
+
 std::string summary(const IntegerConfig& config) {
   const IntegerSpec& base = config.base;
-  return fmt::format("format {}, bits {}, group_size {}, sym {}, desc_act {}", quote(config.format),
-                     number_or_none(base.bits), number_or_none(base.group_size),
-                     number_or_none(base.symmetric), number_or_none(base.act_order));
+  const std::string type =
+      base.data_type.empty() ? std::string() : ", data_type " + quote(base.data_type);
+  return fmt::format("format {}, bits {}, group_size {}, sym {}, desc_act {}{}",
+                     quote(config.format), number_or_none(base.bits),
+                     number_or_none(base.group_size), number_or_none(base.symmetric),
+                     number_or_none(base.act_order), type);
 }
 
 }  // namespace
@@ -153,19 +146,14 @@ void check_integer_words(Inventory& inventory) {
   if (configs.empty()) return;
   const IntegerConfig& config = configs.front();
   FindingGroups groups;
-  FindingGroups types;
   bool any = false;
   for (const Draft& draft : inventory.drafts) {
-    check_data_type(config, draft.module, types);
-    check_exclusion(inventory, config, draft.module, groups);
-    if (!is_ours(draft.module)) continue;
+    const Module& module = draft.module;
+    check_exclusion(inventory, config, module, groups);
+    if (!is_compared_with_config(module)) continue;
     any = true;
-    if (is_integer_words(draft.module.scheme.packing))
-      check_sizes(config, spec_of(config, draft.module.name), draft.module, groups);
-    check_layout(config, draft.module, groups);
-    check_zeros(inventory, config, draft, groups);
+    check_module(inventory, config, draft, groups);
   }
-  add_findings(inventory, std::move(types));
   if (!any) return;
   add_findings(inventory, std::move(groups));
   for (const Error& problem : config.problems) {

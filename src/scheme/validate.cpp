@@ -40,6 +40,7 @@ void validate_module(Validation& validation, const Module& module) {
   } else if (four_bit) {
     validate_fp4_factor(validation, module);
   }
+  if (module.scheme.quantized()) validate_weight_shape(validation, module);
   const bool affine = is_affine_words(module.scheme);
   if ((module.scheme.packing == Packing::words_row && !affine) ||
       module.scheme.weight == DType::i8) {

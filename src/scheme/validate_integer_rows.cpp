@@ -22,7 +22,10 @@ const TensorInfo* find_part(const Validation& validation, const Module& module,
   return validation.checkpoint.find(name.empty() ? module.part(suffix.substr(prefix)) : name);
 }
 
-void validate_shape(Validation& validation, const Module& module) {
+}  // namespace
+
+void validate_weight_shape(Validation& validation, const Module& module) {
+  if (validation.depth == Depth::headers) return;
   const TensorInfo* shape = find_part(validation, module, "weight_shape");
   const auto stored = stored_weight_shape(validation.checkpoint, module);
   if (shape == nullptr || (stored && stored->n == module.n && stored->k == module.k)) return;
@@ -31,6 +34,8 @@ void validate_shape(Validation& validation, const Module& module) {
                         : fmt::format("{} {}", dtype_name(shape->dtype), shape_text(shape->shape)),
                  fmt::format("[{}, {}], as the codes and scales say", module.n, module.k));
 }
+
+namespace {
 
 // Kernels with act-order read full groups.
 void validate_group_sizes(Validation& validation, const Module& module, const TensorInfo& info,
@@ -92,7 +97,6 @@ void validate_zero_points(Validation& validation, const Module& module) {
 
 void validate_integer_rows(Validation& validation, const Module& module) {
   if (validation.depth == Depth::headers) return;
-  validate_shape(validation, module);
   validate_group_index(validation, module);
   validate_zero_points(validation, module);
 }

@@ -53,7 +53,9 @@ void validate_powers_of_two(Validation& validation);
 void validate_activation_scales(Validation& validation, const Module& module);
 // The second factor of NVFP4 codes of other producers.
 void validate_fp4_factor(Validation& validation, const Module& module);
-// Group numbers, zero points and the stored shape of integer codes along k.
+// The stored shape before packing.
+void validate_weight_shape(Validation& validation, const Module& module);
+// Group numbers and zero points of integer codes along k.
 void validate_integer_rows(Validation& validation, const Module& module);
 // Offsets of MLX's groups.
 void validate_affine(Validation& validation, const Module& module);

@@ -242,7 +242,130 @@ def kept_keys():
         yield case
 
 
+EXPORTS = {
+    "mx": ("mx_fp4", 32, "auto_round:llm_compressor", mx),
+    "nv": ("nv_fp4", 16, "auto_round:llm_compressor", nv),
+    "int4": ("mx_int4", 32, "auto_round:llm_compressor", mx_int4),
+    "v2": ("nvfp4_v2", 16, "auto_round:llm_compressor_nvfp4_e5m3", second_version),
+}
+
+
+def compared():
+    """Codes that the config describes in another way, in every export of floats."""
+    up = f"{EXPERT}up_proj"
+    for name, (kind, group, packing, make) in EXPORTS.items():
+        for fault, rule, more in [
+            ("all-plain", "config-excludes-quantized", {"extra_config": {".*": {"bits": 16}}}),
+            ("one-plain", "config-excludes-quantized", {"extra_config": {up: {"bits": 16}}}),
+            ("blocks", "config-excludes-quantized", {"block_name_to_quantize": "model.layers.7"}),
+            ("bits", "config-bits", {"bits": 8}),
+            ("one-bits", "config-bits", {"extra_config": {up: {"bits": 8}}}),
+            ("group-zero", "config-value", {"group_size": 0}),
+            ("group-text", "config-value", {"group_size": "abc"}),
+            ("group", "config-group-size", {"group_size": 64}),
+            ("one-group", "config-group-size", {"extra_config": {".*up_proj": {"group_size": 128}}}),
+            ("format-fp8", "config-format", {"packing_format": "auto_round:fp8"}),
+            ("format-mlx", "config-format", {"packing_format": "auto_round:mlx"}),
+            ("format-gptq", "config-format", {"packing_format": "auto_round:auto_gptq"}),
+            ("format-unknown", "config-value", {"packing_format": "auto_round:zzz"}),
+        ]:
+            settings = config(kind, packing=packing, group_size=group)
+            settings["quantization_config"] |= more
+            case = whole(f"auto-round-fault-{name}-{fault}", settings, "", make)
+            case.faults, case.values = (rule,), {}
+            yield case
+        case = whole(f"auto-round-fault-{name}-plain", config(kind, packing=packing, group_size=group), "", make)
+        for part in [part for part in case.tensors if part.startswith(up)]:
+            del case.tensors[part]
+        case.tensors[f"{up}.weight"] = bf16(np.ones((48, 64)))
+        case.faults, case.values, case.schemes = ("config-expects-quantized",), {}, {}
+        yield case
+    for kind in ("fp8", "int", "zzz", ["x"], "mx_fp4"):
+        case = whole(f"auto-round-fault-nv-type-{kind}", config(kind, group_size=16), "", nv)
+        case.faults, case.values = ("config-format",), {}
+        yield case
+    case = whole("auto-round-fault-mx-type-nv", config("nv_fp4", group_size=32), "", mx)
+    case.faults, case.values = ("config-format",), {}
+    yield case
+    yield from compared_fp8()
+
+
+def compared_fp8():
+    block = config("fp8", 8, "auto_round:fp8", group_size=[128, 128])
+    channel = config("fp8_e4m3", 8, "auto_round:fp8_static", group_size=-1)
+    for name, base, make, rule, more in [
+        ("bits", channel, "channel", "config-bits", {"bits": 4}),
+        ("group", channel, "channel", "config-group-size", {"group_size": 32}),
+        ("matrix", channel, "channel", "config-group-size", {"group_size": 0}),
+        ("block", channel, "channel", "config-group-size", {"group_size": [128, 128]}),
+        ("block-odd", channel, "channel", "config-value", {"group_size": [128]}),
+        ("type", channel, "channel", "config-format", {"data_type": "int"}),
+        ("type-mx", channel, "channel", "config-format", {"data_type": "mx_fp8"}),
+        ("format", channel, "channel", "config-format", {"packing_format": "auto_round:auto_awq"}),
+        ("excluded", channel, "channel", "config-excludes-quantized", {"extra_config": {".*": {"bits": 16}}}),
+        ("row", block, None, "config-group-size", {"group_size": -1}),
+        ("other-block", block, None, "config-block-size", {"group_size": [64, 128]}),
+    ]:
+        settings = copy.deepcopy(base)
+        settings["quantization_config"] |= more
+        build = (lambda rng, n, k: block_fp8(rng, 4 * n, 4 * k)) if make is None else lambda rng, n, k: fp8(rng, n, k, "channel")
+        case = whole(f"auto-round-fault-fp8-{name}", settings, "", build)
+        case.faults, case.values = (rule,), {}
+        yield case
+    settings = config("fp8", 8, "auto_round:fp8", group_size=0)
+    yield whole("auto-round-fp8-matrix", settings, "AutoRound FP8", lambda rng, n, k: fp8(rng, n, k, "tensor"))
+
+
+def mlx_copies():
+    """MLX's own block beside AutoRound's."""
+    for fault, copied, more in [
+        ("bits", {"bits": 8, "group_size": 32}, {}),
+        ("group", {"bits": 4, "group_size": 32}, {}),
+        ("mode", {"bits": 4, "group_size": 64, "mode": "mxfp4"}, {}),
+        ("mode-alone", {"mode": "mxfp4"}, {}),
+        ("one", {"bits": 4, "group_size": 64, f"{EXPERT}up_proj": {"bits": 8, "group_size": 64}}, {}),
+        ("plain", {"bits": 4, "group_size": 64, f"{EXPERT}up_proj": False}, {}),
+    ]:
+        case = affine_case(f"auto-round-fault-mlx-copy-{fault}")
+        case.config["quantization"] = copied
+        rule = "module-unreadable" if fault == "bits" else "config-places-differ"
+        case.faults, case.schemes, case.refused = (rule,), {}, fault == "bits"
+        yield case
+    for kind in ("mx_fp4", "nv_fp4", "fp8", "zzz", 7):
+        case = affine_case(f"auto-round-fault-mlx-type-{kind}")
+        case.config["quantization_config"]["data_type"] = kind
+        case.faults = ("config-format",)
+        yield case
+    case = affine_case("auto-round-mlx-copy-modes")
+    case.config["quantization"] = {"bits": 4, "group_size": 64, "mode": "affine", f"{EXPERT}up_proj": {"bits": 4}}
+    yield case
+
+
+def shapes():
+    """weight_shape beside codes that tell their shape themselves."""
+    up = f"{EXPERT}up_proj"
+    makers = {
+        "ct-mx": lambda name: whole(name, ct_config(MXFP4, "mxfp4-pack-quantized"), "", mx),
+        "ct-nv": lambda name: whole(name, ct_config(NVFP4, "nvfp4-pack-quantized"), "", nv),
+        "mx": lambda name: whole(name, config("mx_fp4", group_size=32), "", mx),
+        "nv": lambda name: whole(name, config("nv_fp4", group_size=16), "", nv),
+        "int4": lambda name: whole(name, config("mx_int4", group_size=32), "", mx_int4),
+    }
+    for name, make in makers.items():
+        for value in ([64, 32], [1, 2], [48, 64, 1, 1]):
+            case = make(f"auto-round-fault-shape-{name}-{'x'.join(map(str, value))}")
+            case.tensors[f"{up}.weight_shape"] = np.array(value, np.int64)
+            if value == [48, 64, 1, 1]:
+                case.name = case.name.replace("fault-shape", "shape")
+            else:
+                case.faults, case.values = ("weight-shape-differs",), {}
+            yield case
+
+
 def cases():
+    yield from compared()
+    yield from mlx_copies()
+    yield from shapes()
     mx_config = config("mx_fp", group_size=32)
     yield whole("auto-round-mxfp4", mx_config, "AutoRound MXFP4", mx)
     yield whole("auto-round-nvfp4", config("nv_fp", group_size=16), "AutoRound NVFP4", nv)
