@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
+#include <string>
+#include <system_error>
 
 #include "bench/bench_device.hpp"
 #include "bench/measure.hpp"
 #include "bench/random_layer.hpp"
+#include "checkpoint/file_kind.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/counted.hpp"
 #include "select/problem_list.hpp"
@@ -204,11 +207,20 @@ Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::s
 }
 
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
-  std::ifstream file(path);
+  constexpr std::size_t largest = std::size_t{1} << 24;
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(path, ignored)) {
+    FEWBIT_TRY(expect_regular_file(path));
+  }
+  std::ifstream file(path, std::ios::binary);
   if (!file) return Error{ErrorCode::not_found, "can't be opened", path.string()};
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_shapes(text.str(), path.string());
+  std::string text(largest + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > largest) {
+    return Error{ErrorCode::limit, fmt::format("has more than {} bytes", largest), path.string()};
+  }
+  return parse_shapes(text, path.string());
 }
 
 Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,

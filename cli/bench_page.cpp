@@ -56,7 +56,7 @@ Result<void> add_layer(const Json& layer, const std::string& where, OtherRun& ru
 }  // namespace
 
 Result<OtherRun> read_other_run(const std::filesystem::path& path) {
-  FEWBIT_TRY(const std::string text, read_text_file(path));
+  FEWBIT_TRY(const std::string text, read_text_file(path, largest_list));
   FEWBIT_TRY(const Json json, Json::parse(text, path.string()));
   const Json* layers = json.find("layers");
   if (layers == nullptr || layers->as_array() == nullptr) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "checkpoint/file_kind.hpp"
 #include "core/ascii.hpp"
 #include "core/nearest.hpp"
 #include "core/thread_variable.hpp"
@@ -246,8 +247,7 @@ Result<DType> parse_activation_dtype(const std::string& name) {
                "--activation-dtype"};
 }
 
-Result<std::string> read_text_file(const std::filesystem::path& path) {
-  constexpr std::size_t largest = std::size_t{1} << 30;
+Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t largest) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   const auto failed = [&](int number) {
     return Error{number == ENOENT ? ErrorCode::not_found : ErrorCode::io,
@@ -255,6 +255,9 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return failed(EISDIR);
+  if (!std::filesystem::is_fifo(path, ignored)) {
+    FEWBIT_TRY(expect_regular_file(path));
+  }
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return failed(errno);
   std::string text;

@@ -102,7 +102,11 @@ std::vector<std::string> backend_names(std::initializer_list<Engine> engines);
 // One of them; its error names the nearest one, not all.
 CLI::Validator backend_name(std::vector<std::string> names);
 Result<DType> parse_activation_dtype(const std::string& name);
-Result<std::string> read_text_file(const std::filesystem::path& path);
+// A file or a pipe as a whole; other devices have no end. Error limit: more than `largest` bytes.
+Result<std::string> read_text_file(const std::filesystem::path& path,
+                                   std::size_t largest = std::size_t{1} << 30);
+// Of files that hold shapes or timings.
+inline constexpr std::size_t largest_list = std::size_t{1} << 24;
 
 Json finding_json(const Finding& finding);
 Json refusals_json(const std::vector<Refusal>& refusals);

@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "core/counted.hpp"
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 #include "inventory.hpp"
 #include "module_page.hpp"
 #include "prepared_page.hpp"
@@ -253,15 +254,21 @@ Result<int> show_tensor(const Options& options, const Checkpoint& checkpoint,
   return exit_fine;
 }
 
+// A name as it was given; a long one cut.
+std::string shown(const std::string& name) {
+  constexpr std::size_t most = 120;
+  return name.size() > most ? quote(name, most) : "'" + name + "'";
+}
+
 Error unknown_name(const Options& options, const Checkpoint& checkpoint,
                    const Identified& identified) {
   const std::string meant = meant_text(checkpoint, identified, options.name);
   const std::string of = options.expert >= 0 ? fmt::format(" of expert {}", options.expert) : "";
   return Error{
       ErrorCode::not_found,
-      fmt::format("no tensor or module '{}'{} among {}{} `fewbit inspect {}` lists them, and "
+      fmt::format("no tensor or module {}{} among {}{} `fewbit inspect {}` lists them, and "
                   "a beginning or a pattern such as 'model.layers.0.*' some",
-                  options.name, of, counted(checkpoint.tensors().size(), "tensor"), meant,
+                  shown(options.name), of, counted(checkpoint.tensors().size(), "tensor"), meant,
                   options.path),
       "NAME"};
 }
@@ -288,8 +295,8 @@ Result<int> show_named(const Options& options, const Checkpoint& checkpoint,
   if (asked.empty()) return unknown_name(options, checkpoint, identified);
   FEWBIT_TRY(const int code, show_modules(options, checkpoint, asked));
   if (!options.json) {
-    print_out("\n{} for '{}'; the whole name of one shows its tensors\n",
-              counted(asked.size(), "module"), options.name);
+    print_out("\n{} for {}; the whole name of one shows its tensors\n",
+              counted(asked.size(), "module"), shown(options.name));
   }
   return code;
 }

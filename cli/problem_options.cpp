@@ -148,7 +148,7 @@ std::string problem_names_text() {
 Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype) {
   std::string text = named_problems;
   if (!options.file.empty()) {
-    FEWBIT_TRY(text, read_text_file(options.file));
+    FEWBIT_TRY(text, read_text_file(options.file, largest_list));
   }
   FEWBIT_TRY(const std::vector<NamedProblem> problems,
              parse_problems(text, options.file.empty() ? "built-in problems" : options.file));

@@ -16,24 +16,11 @@
 #include <utility>
 
 #include "checkpoint/file_descriptor.hpp"
+#include "checkpoint/file_kind.hpp"
 #include "checkpoint/system_error.hpp"
 
 namespace fewbit {
 namespace {
-
-const char* file_kind(mode_t mode) {
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISSOCK(mode)) return "a socket";
-  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no regular file";
-}
-
-Result<void> check_regular(const struct stat& status, const std::filesystem::path& path) {
-  if (S_ISREG(status.st_mode)) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("expected a regular file, found {}", file_kind(status.st_mode)),
-               path.string()};
-}
 
 // The whole pages inside [offset, offset + size), cut to the mapping.
 std::span<std::byte> whole_pages(std::span<const std::byte> bytes, std::uint64_t offset,
@@ -106,11 +93,11 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
   struct stat status = {};
   // Before open(), which waits on a FIFO and acts on some devices.
   if (::stat(path.c_str(), &status) != 0) return system_error("open", errno, path);
-  FEWBIT_TRY(check_regular(status, path));
+  FEWBIT_TRY(expect_regular(status.st_mode, path));
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return system_error("open", errno, path);
   if (::fstat(file.get(), &status) != 0) return system_error("read the size", errno, path);
-  FEWBIT_TRY(check_regular(status, path));
+  FEWBIT_TRY(expect_regular(status.st_mode, path));
 
   std::span<const std::byte> bytes;
   const auto size = static_cast<std::uint64_t>(status.st_size);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "checkpoint/file_kind.hpp"
 #include "checkpoint/foreign_content.hpp"
 #include "checkpoint/system_error.hpp"
 #include "core/quote.hpp"
@@ -42,6 +43,7 @@ Result<void> expect_type(const Json& node, std::string_view component, std::stri
 
 Result<Json> read_tokenizer_file(const std::filesystem::path& path) {
   const std::string where = path.string();
+  FEWBIT_TRY(expect_regular_file(path));
   std::error_code failure;
   const std::uintmax_t bytes = std::filesystem::file_size(path, failure);
   if (failure) {

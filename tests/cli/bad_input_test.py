@@ -195,6 +195,46 @@ class BadInput(Copy):
         self.assertIn("short.txt", result.stderr)
         self.assertIn("window of 64", result.stderr)
 
+    def test_a_device_is_no_file_of_a_model(self):
+        for name, commands in [("tokenizer.json", ("eval", "generate")), ("config.json", ("check", "eval"))]:
+            kept = (self.model / name).read_bytes()
+            (self.model / name).unlink()
+            (self.model / name).symlink_to("/dev/zero")
+            for command in commands:
+                said = ("expected a regular file, found a device",)
+                options = {"eval": ("--text", __file__), "generate": ("--prompt", "x"), "check": ()}[command]
+                result = run(command, self.model, *options)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(*said, result.stdout + result.stderr)
+            (self.model / name).unlink()
+            (self.model / name).write_bytes(kept)
+
+    def test_a_device_is_no_text_and_no_list(self):
+        for arguments in [
+            ("bench", "--compare", "/dev/zero"),
+            ("bench", "--shapes", "/dev/zero"),
+            ("eval", self.model, "--text", "/dev/zero"),
+        ]:
+            result = run(*arguments)
+            self.assertNotEqual(result.returncode, 0, arguments)
+            self.assertIn("/dev/zero", result.stderr)
+            self.assertIn("expected a regular file, found a device", result.stderr)
+
+    def test_a_list_of_shapes_is_small(self):
+        big = self.folder / "big.json"
+        with open(big, "wb") as file:
+            file.truncate(1 << 25)
+        for option in ("--compare", "--shapes"):
+            result = run("bench", option, big)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(f"has more than {1 << 24} bytes", result.stderr)
+
+    def test_a_long_name_is_cut(self):
+        result = run("inspect", self.model, "x" * 100_000)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no tensor or module", result.stderr)
+        self.assertLess(len(result.stderr), 2000)
+
     def test_unknown_activation(self):
         self.change_config(hidden_act="mystery")
         self.expect_error("hidden_act", "mystery", "silu")
