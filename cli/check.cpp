@@ -296,13 +296,15 @@ void print_layer(const Report& report) {
             layer.similar_layers, layer.moe_layers, layer.problem.where);
   for (const Candidate& candidate : report.selection->candidates) {
     const bool chosen = candidate.backend == report.selection->chosen;
-    print_out("  {:<12} {}\n", candidate.backend,
-              chosen                       ? "chosen, " + report.selection->numerics
-              : candidate.refusals.empty() ? std::string("can run it")
-                                           : "refused:");
+    std::string verdict = chosen ? "chosen, " + report.selection->numerics : "can run it";
+    const char* before = "refused: ";
     for (const Refusal& r : candidate.refusals) {
-      print_out("               {}: needs {}, has {}\n", reason_name(r.reason), r.needs, r.has);
+      if (candidate.refusals.data() == &r) verdict.clear();
+      verdict +=
+          fmt::format("{}{}: needs {}, has {}", before, reason_name(r.reason), r.needs, r.has);
+      before = "\n                        ";
     }
+    print_out("  {:<12} {}\n", candidate.backend, Lines{verdict});
   }
   print_engines(report);
 }

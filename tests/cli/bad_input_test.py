@@ -231,7 +231,7 @@ class BadInput(Copy):
 
     def test_a_long_name_is_cut(self):
         result = run("inspect", self.model, "x" * 100_000)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertIn("no tensor or module", result.stderr)
         self.assertLess(len(result.stderr), 2000)
 

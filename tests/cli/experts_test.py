@@ -55,7 +55,7 @@ class Experts(Copy):
         known, bytes_known = self.agree(self.model)
         path = self.model / "config.json"
         config = json.loads(path.read_text())
-        path.write_text(json.dumps({**config, "model_type": "ernie4_5_moe"}))
+        path.write_text(json.dumps({**config, "model_type": "ernie4_5_moe", "moe_use_aux_free": False}))
         report, bytes_here = self.agree(self.model)
         self.assertFalse(report["runnable"])
         self.assertIn("model-not-runnable", [f["rule"] for f in report["findings"]])
@@ -67,7 +67,7 @@ class Experts(Copy):
 
     def test_explain_says_of_such_families_what_prepare_says(self):
         path = self.model / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": "ernie4_5_moe"}))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": "ernie4_5_moe", "moe_use_aux_free": False}))
         page = run_json(self, "explain", self.model)
         takes = [c for c in page["candidates"] if not c["refusals"]]
         self.assertTrue(takes)

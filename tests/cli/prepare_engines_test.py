@@ -90,7 +90,7 @@ class Engines(Scratch):
         source = self.folder / "source"
         write_model(source, layers=1, experts=8, hidden=256, inner=128, form="bf16")
         path = source / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "ernie4_5_moe"}))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "ernie4_5_moe", "moe_use_aux_free": False}))
         own = self.row_of(run("explain", source).stdout, "reference")
         self.assertRegex(own, 'not preparable: .*"ernie4_5_moe"')
         self.expect_error("ernie4_5_moe", args=("prepare", source, "-o", self.out))
