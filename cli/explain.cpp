@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/counted.hpp"
 #include "layer_dtype.hpp"
 #include "layer_problem.hpp"
 #include "prepared_page.hpp"
@@ -79,7 +80,8 @@ struct Answer {
   MoeProblem whole;
   std::optional<Splits> splits;
   Parallel parallel;
-  MoeProblem share;  // of one rank
+  MoeProblem share;  // of the first rank
+  RankShares shares;
   DeviceInfo device;
   Engine engine = Engine::fewbit;
   Selection selection;
@@ -94,18 +96,60 @@ Result<Answer> answer(const Options& options) {
   FEWBIT_TRY(out.device, describe_device(options.device.text));
   FEWBIT_TRY(out.engine, options.spread.engine_asked());
   FEWBIT_TRY(out.parallel, options.spread.parallel());
-  const auto share = rank_problem(out.whole, out.parallel, dealing_of(out.engine, out.whole));
-  if (!share) return as_usage(share.error(), "--tp, --ep");
-  out.share = *share;
-  FEWBIT_TRY(out.selection, examine_backends(out.share, out.device, out.engine));
-  const auto choice = select_backend(out.share, out.device, {options.backend, out.engine});
+  const Dealing dealing = dealing_of(out.engine, out.whole);
+  const auto possible = rank_problem(out.whole, out.parallel, dealing);
+  if (!possible) return as_usage(possible.error(), "--tp, --ep");
+  FEWBIT_TRY(out.selection, examine_spread(out.whole, out.parallel, out.device, out.engine));
+  const auto choice =
+      select_spread(out.whole, out.parallel, out.device, {options.backend, out.engine});
   if (choice) {
     out.selection = *choice;
   } else {
     out.error = choice.error();
     if (out.error->where == "backend") out.error->where = "--backend";
   }
+  const Backend* chosen = find_backend(out.selection.chosen);
+  const std::int64_t unit =
+      chosen == nullptr ? 0 : spread_of(*chosen, out.whole, out.device, out.parallel).unit;
+  FEWBIT_TRY(out.share, rank_problem(out.whole, out.parallel, dealing, unit));
+  FEWBIT_TRY(out.shares, rank_shares(out.whole, out.parallel, dealing, unit));
   add_unprepared(question.unprepared, out.selection);
+  return out;
+}
+
+// "160 on 3 ranks, 144 on 2"
+std::string sizes_text(const std::vector<std::int64_t>& sizes) {
+  std::string text;
+  for (std::size_t i = 0; i < sizes.size();) {
+    std::size_t end = i;
+    while (end < sizes.size() && sizes[end] == sizes[i]) ++end;
+    text += fmt::format("{}{} on {}", i == 0 ? "" : ", ", sizes[i],
+                        i == 0 ? counted(end - i, "rank") : std::to_string(end - i));
+    i = end;
+  }
+  return text;
+}
+
+std::string shares_text(const Answer& a) {
+  if (a.parallel.tensor == 1 && a.parallel.expert == 1) return "";
+  const RankShares& shares = a.shares;
+  const bool padded = shares.features.back() < shares.intermediate_size.back();
+  return fmt::format("shares   intermediate {}{}; experts {}\n",
+                     sizes_text(shares.intermediate_size),
+                     padded ? fmt::format(", the last padded from {}", shares.features.back()) : "",
+                     sizes_text(shares.num_experts));
+}
+
+Json shares_json(const RankShares& shares) {
+  const auto list = [](const std::vector<std::int64_t>& sizes) {
+    Json out{Json::Array{}};
+    for (const std::int64_t size : sizes) out.push_back(size);
+    return out;
+  };
+  Json out;
+  out.set("features", list(shares.features));
+  out.set("intermediate_size", list(shares.intermediate_size));
+  out.set("num_experts", list(shares.num_experts));
   return out;
 }
 
@@ -114,6 +158,7 @@ Json answer_json(const Answer& a) {
   out.set("layer", a.whole.where);
   out.set("device", a.device.name);
   out.set("problem", problem_json(a.share));
+  out.set("shares", shares_json(a.shares));
   out.set("splits", splits_by_backend_json(a.whole, a.device, a.engine));
   if (a.splits) out.set("model_splits", splits_json(*a.splits));
   if (a.error) out.set("error", error_json(*a.error));
@@ -136,6 +181,7 @@ Result<int> run_explain(const Options& options) {
       print_out("{}\n\n", line);
     }
     print_out("{}", Lines{explain(a.share, a.device, a.selection)});
+    print_out("{}", Lines{shares_text(a)});
     print_out("{}", Lines{splits_by_backend_text(a.whole, a.device, a.engine)});
     if (a.splits) {
       print_out("{}{}", Lines{split_line("TP", a.splits->tensor, a.parallel.tensor)},

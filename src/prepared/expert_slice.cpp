@@ -60,7 +60,7 @@ Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
   std::int64_t unit =
       std::lcm(feature_unit(first.up.scheme, first.down.scheme), column_unit(first.down));
   if (first.gate) unit = std::lcm(unit, feature_unit(first.gate->scheme, first.down.scheme));
-  if (split.tensor_ranks == 1) unit = 1;
+  unit = split.tensor_ranks == 1 ? 1 : std::lcm(unit, request.unit);
   const Cut cut{.size = first.up.n, .unit = unit, .ranks = split.tensor_ranks};
   const int tensor_rank = split.rank % split.tensor_ranks;
   FEWBIT_TRY(const CutPart features, deal(cut, request.dealing, tensor_rank,

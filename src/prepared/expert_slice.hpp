@@ -32,6 +32,7 @@ struct ExpertSlice {
 struct SliceRequest {
   PrepareSplit split;
   Dealing dealing = Dealing::whole_units;
+  std::int64_t unit = 1;  // features dealt together, if more than have to be
 };
 Result<ExpertSlice> plan_slice(const ExpertWeights& first, std::int64_t experts,
                                const SliceRequest& request, const std::string& where);

@@ -12,12 +12,11 @@
 #include "canonical/one_global.hpp"
 #include "canonical/one_order.hpp"
 #include "core/quote.hpp"
+#include "prepared/deal_layer.hpp"
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
 #include "scheme/layer_config.hpp"
 #include "select/activation_default.hpp"
-#include "select/rank_problem.hpp"
-#include "select/select.hpp"
 
 namespace fewbit {
 namespace {
@@ -151,11 +150,10 @@ class Planner {
     FEWBIT_TRY(MoeProblem whole, problem_of(any, count, where));
     FEWBIT_TRY(const std::vector<std::int64_t> two_orders, two_order_experts(layer, where));
     whole.two_order_experts = std::ssize(two_orders);
-    FEWBIT_TRY(layer.slice,
-               plan_slice(any, count,
-                          {.split = options_.split, .dealing = dealing_of(engine_, whole)}, where));
+    FEWBIT_TRY(const Deal deal, deal_of(any, whole, number));
+    layer.backend = deal.backend;
+    layer.slice = deal.slice;
     MoeProblem problem = problem_of(whole, layer.slice);
-    FEWBIT_TRY(layer.backend, backend_of(problem, whole, number));
     FEWBIT_TRY(check_layout(layer, two_orders, problem));
     FEWBIT_TRY(const ExpertWeights cut, slice_expert(any, layer.slice, where + " expert 0"));
     FEWBIT_TRY(layer.info.plan, layer.backend->plan_moe(problem, cut));
@@ -172,42 +170,18 @@ class Planner {
     return {};
   }
 
-  // "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.
-  std::string legal_text(const MoeProblem& whole) const {
-    const Backend* forced = find_backend(options_.backend);
-    if (forced == nullptr) return "";
-    const std::vector<Refusal> always = refusals_of(*forced, whole, device_);
-    if (!std::ranges::all_of(
-            always, [](const Refusal& refusal) { return refusal.reason == Reason::shape; })) {
-      return "";  // which no number of ranks changes
-    }
-    std::vector<int> legal;
-    for (const RankVerdict& verdict :
-         legal_splits(*forced, whole, device_, examined_ranks()).tensor) {
-      if (verdict.refusals.empty()) legal.push_back(verdict.ranks);
-    }
-    if (legal.empty()) {
-      return fmt::format("; {} takes no number of tensor ranks, 1 to {}", forced->name, most_ranks);
-    }
-    return fmt::format("; {} takes {} tensor ranks", forced->name, ranks_text(legal));
-  }
-
-  Result<const Backend*> backend_of(const MoeProblem& problem, const MoeProblem& whole,
-                                    int number) const {
-    if (again_ == nullptr) {
-      const auto selection =
-          select_backend(problem, device_, {.backend = options_.backend, .engine = engine_});
-      if (selection) return find_backend(selection->chosen);
-      return Error{selection.error().code, selection.error().what + legal_text(whole),
-                   selection.error().where};
-    }
+  // As the manifest says, whatever this machine would choose.
+  Result<Deal> deal_of(const ExpertWeights& any, const MoeProblem& whole, int number) const {
+    const DealRequest request{
+        .any = any, .whole = whole, .options = options_, .device = device_, .engine = engine_};
+    if (again_ == nullptr) return deal_layer(request);
     const auto& layers = again_->layers;
     const auto at = std::ranges::find(layers, number, &PreparedLayerInfo::layer);
-    if (at != layers.end()) return find_backend(at->backend);
+    if (at != layers.end()) return deal_layer_again(request, *at);
     return Error{ErrorCode::inconsistent,
                  fmt::format("layer {} of the source is not among the {} prepared layers", number,
                              layers.size()),
-                 problem.where};
+                 whole.where};
   }
 
   // Experts whose gate and up are in act-orders of their own.

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/environment.hpp"
 #include "core/nearest.hpp"
 #include "core/quote.hpp"
 #include "select/problem.hpp"
+#include "select/rank_problem.hpp"
 
 namespace fewbit {
 namespace {
@@ -111,14 +113,16 @@ std::string why_unprepared(const Backend& /*backend*/, const LinearProblem& /*pr
   return "";
 }
 
-template <class Problem>
-Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engine engine) {
+// refusals: of a backend.
+template <class Problem, class Refusals>
+Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engine engine,
+                          const Refusals& refusals) {
   FEWBIT_TRY(check_problem(problem));
   Selection selection;
   selection.engine = engine;
   for (const RankedBackend& ranked : backends_for(engine, problem, device)) {
     selection.candidates.push_back({.backend = ranked.backend->name,
-                                    .refusals = refusals_of(*ranked.backend, problem, device),
+                                    .refusals = refusals(*ranked.backend),
                                     .only_forced = ranked.only_forced,
                                     .unprepared = why_unprepared(*ranked.backend, problem)});
   }
@@ -132,9 +136,8 @@ std::string numerics_of(const Backend& backend, DType activation_dtype) {
 }
 
 template <class Problem>
-Result<Selection> select(const Problem& problem, const DeviceInfo& device,
-                         const SelectOptions& options) {
-  FEWBIT_TRY(Selection selection, examine(problem, device, options.engine));
+Result<Selection> choose_from(Selection selection, const Problem& problem,
+                              const SelectOptions& options) {
   const Forced forced = forced_backend(options);
   selection.forced = !forced.backend.empty();
   if (selection.forced) {
@@ -144,6 +147,16 @@ Result<Selection> select(const Problem& problem, const DeviceInfo& device,
   }
   selection.numerics = numerics_of(*find_backend(selection.chosen), problem.activation_dtype);
   return selection;
+}
+
+template <class Problem>
+Result<Selection> select(const Problem& problem, const DeviceInfo& device,
+                         const SelectOptions& options) {
+  FEWBIT_TRY(Selection selection,
+             examine(problem, device, options.engine, [&](const Backend& backend) {
+               return refusals_of(backend, problem, device);
+             }));
+  return choose_from(std::move(selection), problem, options);
 }
 
 template <class Problem>
@@ -228,7 +241,22 @@ std::string none_of_them_text(const Selection& selection) {
 
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,
                                    Engine engine) {
-  return examine(problem, device, engine);
+  return examine(problem, device, engine,
+                 [&](const Backend& backend) { return refusals_of(backend, problem, device); });
+}
+
+Result<Selection> examine_spread(const MoeProblem& whole, const Parallel& parallel,
+                                 const DeviceInfo& device, Engine engine) {
+  FEWBIT_TRY(const MoeProblem share, rank_problem(whole, parallel, dealing_of(engine, whole)));
+  return examine(share, device, engine, [&](const Backend& backend) {
+    return spread_of(backend, whole, device, parallel).refusals;
+  });
+}
+
+Result<Selection> select_spread(const MoeProblem& whole, const Parallel& parallel,
+                                const DeviceInfo& device, const SelectOptions& options) {
+  FEWBIT_TRY(Selection selection, examine_spread(whole, parallel, device, options.engine));
+  return choose_from(std::move(selection), whole, options);
 }
 
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,

@@ -31,6 +31,14 @@ Result<void> check_backend_variable();
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,
                                    Engine engine = Engine::fewbit);
 
+// The backend for every rank of a layer that is spread over ranks: what any rank's share refuses,
+// with the features dealt as each backend needs (rank_problem.hpp). Errors: as examine_backends and
+// select_backend; invalid_argument: sizes that can't be dealt to so many ranks.
+Result<Selection> examine_spread(const MoeProblem& whole, const Parallel& parallel,
+                                 const DeviceInfo& device, Engine engine);
+Result<Selection> select_spread(const MoeProblem& whole, const Parallel& parallel,
+                                const DeviceInfo& device, const SelectOptions& options);
+
 // As select_backend.
 Result<Selection> select_linear_backend(const LinearProblem& problem, const DeviceInfo& device,
                                         const SelectOptions& options);

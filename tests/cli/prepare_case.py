@@ -229,19 +229,19 @@ def write_gpt_oss_model(folder, experts=2, hidden=128, inner=352):
 def write_gptq_model(folder, experts=4, hidden=128, inner=256, group=32, up_order=None):
     """One layer of GPTQ experts with desc_act; those of one are in order by chance.
 
-    up_order: a shift of up's g_idx against gate's.
+    group: None: one scale a row, no order. up_order: a shift of up's g_idx against gate's.
     """
     rng = random.Random(9)
     folder.mkdir()
     config = json.loads((MODEL / "config.json").read_text())
     config.update(hidden_size=hidden, moe_intermediate_size=inner, num_experts=experts,
                   num_hidden_layers=1, quantization_config={
-                      "quant_method": "gptq", "bits": 4, "group_size": group, "sym": True,
-                      "desc_act": True, "checkpoint_format": "gptq"})
+                      "quant_method": "gptq", "bits": 4, "group_size": group or -1, "sym": True,
+                      "desc_act": group is not None, "checkpoint_format": "gptq"})
     tensors = {name: ("BF16", shape, data) for name, shape, data in other_tensors(config, 1, rng)}
     for expert in range(experts):
-        of_hidden = [k // group for k in range(hidden)]
-        of_inner = [k // group for k in range(inner)]
+        of_hidden = [k // (group or hidden) for k in range(hidden)]
+        of_inner = [k // (group or inner) for k in range(inner)]
         if expert != 1:  # that no calibration token reached
             rng.shuffle(of_hidden)
             rng.shuffle(of_inner)
@@ -250,7 +250,7 @@ def write_gptq_model(folder, experts=4, hidden=128, inner=256, group=32, up_orde
                                   ("down_proj", hidden, inner, of_inner)):
             if name == "up_proj" and up_order:
                 order = order[up_order:] + order[:up_order]
-            groups = k // group
+            groups = k // (group or k)
             module = f"model.layers.0.mlp.experts.{expert}.{name}"
             tensors |= {
                 f"{module}.qweight": ("I32", [k // 8, n], rng.randbytes(k * n // 2)),

@@ -4,14 +4,12 @@
 usage: prepare_ranks_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
-import random
-import re
 import shutil
-import struct
 import sys
 import unittest
 
-from prepare_case import Scratch, bf16, content, run, write_gpt_oss_model
+from prepare_case import (Scratch, bf16, content, run, run_json, write_gpt_oss_model,
+                          write_gptq_model)
 
 
 def buffers(out):
@@ -142,6 +140,56 @@ class Ranks(Scratch):
                 sizes = {sum(len(e) for of in buffers(self.folder / f"{backend}-{rank}").values()
                              for e in of) for rank in range(4) if page.returncode == 0}
                 self.assertLessEqual(len(sizes), 1)
+
+    def said_and_prepared(self, source, tp, *backend):
+        """Backend and sizes of all ranks, as explain says and as prepare makes them; once each."""
+        on = ("--device", "cpu:generic", *backend)
+        said = run_json(self, "explain", source, *on, "--tp", tp)
+        shares = said["shares"]["features"]
+        self.assertEqual(len(shares), tp)
+        begin = 0
+        for rank in range(tp):
+            out = self.rank(source, ("--tp", tp), rank, *on)
+            layer, = json.loads((out / "fewbit_prepared.json").read_text())["layers"]
+            self.assertEqual(layer["backend"], said["chosen"], f"rank {rank}")
+            self.assertEqual((layer["first_feature"], layer["problem"]["intermediate_size"]),
+                             (begin, shares[rank]), f"rank {rank}")
+            begin += shares[rank]
+        self.assertEqual(begin, layer["all_features"])
+        # The page that lists legal numbers says the same of this one.
+        of = next(b for b in said["splits"] if b["backend"] == said["chosen"])
+        self.assertTrue(next(v for v in of["tensor_parallel"] if v["ranks"] == tp)["legal"])
+        return said["chosen"], shares
+
+    def test_one_scale_a_row_is_dealt_in_the_runs_that_all_ranks_backend_needs(self):
+        """Packed words are runs of 8 features, kernels take 16: no rank falls back to another."""
+        generic = ("--backend", "cpu_generic")
+        for inner, tp, backend, want in (
+                (768, 5, (), ("cpu_generic", [160, 160, 160, 144, 144])),
+                (768, 5, generic, ("cpu_generic", [160, 160, 160, 144, 144])),
+                (768, 5, ("--backend", "reference"), ("reference", [160, 152, 152, 152, 152])),
+                (1408, 3, (), ("cpu_generic", [480, 464, 464])),
+                (64, 4, (), ("cpu_generic", [16, 16, 16, 16])),
+                (64, 5, (), ("reference", [16, 16, 16, 8, 8])),
+                (200, 3, (), ("reference", [72, 64, 64]))):
+            with self.subTest(inner=inner, tp=tp, backend=backend):
+                source = self.folder / f"source-{inner}"
+                if not source.exists():
+                    write_gptq_model(source, inner=inner, group=None)
+                self.assertEqual(self.said_and_prepared(source, tp, *backend), want)
+
+    def test_a_forced_backend_is_refused_with_the_same_words_for_every_rank(self):
+        source = self.folder / "source"
+        write_gptq_model(source, inner=64, group=None)
+        on = ("--device", "cpu:generic", "--backend", "cpu_generic", "--tp", 5)
+        page = run("explain", source, *on)
+        self.assertEqual(page.returncode, 1)
+        why = "needs intermediate_size % 16 = 0, has 8"
+        self.assertIn(why, page.stderr)
+        for rank in range(5):
+            self.expect_error(why, "cpu_generic takes 1 to 4 tensor ranks",
+                              args=("prepare", source, "-o", self.out, *on, "--rank", rank))
+        self.nothing_left()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ usage: make_oracle.py [--check]     writes the tables *.csv beside itself
 
 The rules follow the engines' sources class by class and what docs/backends.md says of fewbit's own,
 not the tables of the library: each class is a function that lists what it misses. A row of a table holds a layer
-of tests/problems/models.txt (fewbit_kinds: own_kinds.txt), a device, the spread tp/ep/exchange, the backend chosen ("-": none)
+of tests/problems/models.txt (fewbit_kinds: own_kinds.txt), a device, the spread tp/ep/exchange with the sizes of
+all tensor ranks' shares where there are some ("8/1/none 4x240+4x224", "not dealt"), the backend chosen ("-": none)
 and for each backend that the engine would ask all unmet needs: "name=reason: needs this, has
 that / ... | name=...". The words are fewbit's. oracle_test.cpp compares every row with the library.
 """
@@ -21,7 +22,7 @@ from other_rules import (
     api_b12x, api_cutedsl, api_cutlass, api_trtllm_fp4, api_trtllm_mxint4, sglang_marlin,
     sglang_trtllm_mxint4,
 )
-from own_rules import own_order
+from own_rules import dealt, over_ranks, own_order, together
 from vllm_rules import (
     b12x, batched_deep_gemm, batched_marlin, batched_triton, cpu_fp8, cpu_int4, cpu_mxfp4,
     cpu_plain, cutedsl, cutedsl_batched, cutlass_fp4, cutlass_fp8, deep_gemm, deep_gemm_fp4,
@@ -129,16 +130,32 @@ def flashinfer_order(x):
             ("b12x", api_b12x, True)]
 
 
+def shares_words(shares):
+    """4x240+4x224"""
+    return "+".join(f"{shares.count(size)}x{size}" for size in sorted(set(shares), reverse=True))
+
+
 def row_of(layer, order):
     chosen, cells = "-", []
+    own = order is own_order
+    unit = together(layer)
+    if own and layer.tp > 1 and dealt(layer.all_features, unit, layer.tp) is None:
+        spread = f"{layer.tp}/{layer.ep}/{layer.exchange}"
+        return [layer.name, layer.device, spread + " not dealt", "-",
+                f"{layer.all_features} in runs of {unit}"]
     for name, rules, by_itself in order(layer):
-        need = rules(layer)
-        missing = (need if order is own_order else need.whole_scales()).missing
+        if own:
+            of_unit, missing = over_ranks(rules, layer)
+        else:
+            of_unit, missing = unit, rules(layer).whole_scales().missing
         if not missing and by_itself and chosen == "-":
-            chosen = name
+            chosen, unit = name, of_unit
         cells.append(name + "=" + " / ".join(sorted(
             f"{reason}: needs {needs}, has {has}" for reason, needs, has in missing)))
     spread = f"{layer.tp}/{layer.ep}/{layer.exchange}"
+    if layer.tp > 1:
+        spread += " " + shares_words(dealt(layer.all_features, unit, layer.tp) if own
+                                     else [layer.inter] * layer.tp)
     return [layer.name, layer.device, spread, chosen, " | ".join(cells)]
 
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every choice and every refusal, with what is needed and what there is, against tables that
 // make_oracle.py derives from its own statement of the backends' rules.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda_moe/plan.hpp"
@@ -72,6 +75,28 @@ Parallel parse_spread(const std::string& text) {
   return parallel;
 }
 
+// "8/1/none 4x240+4x224": the ranks, and what they have of intermediate_size.
+std::pair<std::string, std::string> spread_and_shares(const std::string& cell) {
+  const std::size_t space = std::min(cell.find(' '), cell.size());
+  return {cell.substr(0, space), cell.substr(std::min(space + 1, cell.size()))};
+}
+
+// As explain deals them: for the chosen backend, or in the smallest unit.
+std::string shares_words(const MoeProblem& whole, const Parallel& parallel,
+                         const DeviceInfo& device, Engine engine, const std::string& chosen) {
+  const std::int64_t unit =
+      chosen.empty() ? 0 : spread_of(*find_backend(chosen), whole, device, parallel).unit;
+  const auto shares = rank_shares(whole, parallel, dealing_of(engine, whole), unit);
+  EXPECT_TRUE(shares);
+  std::map<std::int64_t, int, std::greater<>> counts;
+  for (const std::int64_t size : shares->intermediate_size) ++counts[size];
+  std::string text;
+  for (const auto& [size, count] : counts) {
+    text += (text.empty() ? "" : "+") + std::to_string(count) + "x" + std::to_string(size);
+  }
+  return text;
+}
+
 // The table's words: what is needed, and what the layer has without the details in brackets.
 std::string word_of(const Refusal& refusal) {
   return std::string(reason_name(refusal.reason)) + ": needs " + refusal.needs + ", has " +
@@ -104,17 +129,26 @@ void check_row(Engine engine, const std::vector<NamedProblem>& problems, const R
   SCOPED_TRACE(row[0] + " on " + row[1] + ", " + row[2]);
   const auto whole = find_problem(problems, row[0]);
   ASSERT_TRUE(whole) << whole.error().message();
-  // fewbit's own table has even shares only.
-  const Dealing dealing = engine == Engine::fewbit ? Dealing::even : dealing_of(engine, *whole);
-  const auto problem = rank_problem(*whole, parse_spread(row[2]), dealing);
-  ASSERT_TRUE(problem) << problem.error().message();
+  const auto [spread, shares] = spread_and_shares(row[2]);
+  const Parallel parallel = parse_spread(spread);
+  const auto possible = rank_problem(*whole, parallel, dealing_of(engine, *whole));
+  if (shares == "not dealt") {
+    ASSERT_FALSE(possible);
+    EXPECT_THAT(possible.error().message(), testing::HasSubstr(row[4] + " over"));
+    return;
+  }
+  ASSERT_TRUE(possible) << possible.error().message();
   auto device = describe_device(row[1]);
   ASSERT_TRUE(device) << device.error().message();
   // Of every build, that of this test too.
   device->built_for = {"generic", "neon", "avx2", "avx512", "amx", "sm_90a"};
-  const auto choice = select_backend(*problem, *device, {.backend = "", .engine = engine});
+  const auto choice = select_spread(*whole, parallel, *device, {.backend = "", .engine = engine});
   EXPECT_EQ(choice ? choice->chosen : "-", row[3]);
-  const auto examined = examine_backends(*problem, *device, engine);
+  if (!shares.empty()) {
+    EXPECT_EQ(shares_words(*whole, parallel, *device, engine, choice ? choice->chosen : ""),
+              shares);
+  }
+  const auto examined = examine_spread(*whole, parallel, *device, engine);
   ASSERT_TRUE(examined);
   std::map<std::string, std::string> expected = cells_of(row[4]);
   for (const Candidate& candidate : examined->candidates) {

@@ -8,12 +8,17 @@ backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in
 in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a scale for
 blocks of 128x128, a row or the tensor.
 """
+import copy
+import math
+
 from cuda_rules import verdict
 from needs import FP8, Needs
 
 X86 = ["cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx"]
 ARM = ["cpu:generic", "cpu:neon"]
 BLOCKS = {"q2_0": "INT2", "pq2_0": "INT2", "tq2_0": "INT2", "q4_0": "INT4", "q8_0": "INT8"}
+ELEMENTS = {"q2_0": 64, "pq2_0": 128, "tq2_0": 256, "q4_0": 32, "q8_0": 32, "q4_k": 256, "q5_k": 256,
+            "q6_k": 256}  # of a block
 NAMES = {"gptq": "GPTQ", "awq": "AWQ", "ct": "compressed-tensors"}
 
 
@@ -88,6 +93,55 @@ def own_cuda(x):
         if fits != "fits" and not grouped:
             need.add("shape", "a layer that fits a thread block", fits)
     return need
+
+
+def together(x):
+    """Features that no rank gets a part of: a group or block of scales, a packed word."""
+    if x.key == "fp8_block":
+        return 128
+    if x.key in ("mxfp4", "mxfp8"):
+        return 32
+    if x.key == "gguf":
+        return ELEMENTS[x.blocks]
+    if not x.integer:
+        return x.group or 1
+    word = 32 // (8 if x.key == "int8" else 4)
+    return math.lcm(1 if x.ordered else x.group or 1, word)
+
+
+def dealt(size, unit, ranks):
+    """Whole units, the first ranks one more; the last unit may be short. None: fewer than ranks."""
+    units = -(-size // unit)
+    if units < ranks:
+        return None
+    shares, begin = [], 0
+    for rank in range(ranks):
+        end = min(size, begin + unit * (units // ranks + (rank < units % ranks)))
+        shares.append(end - begin)
+        begin = end
+    return shares
+
+
+def over_ranks(rules, x):
+    """What some rank lacks of one backend, and the unit that it lacks least with: one for all ranks.
+
+    Units are what stays together, and the steps of 16 and 64 that kernels take.
+    """
+    if x.tp == 1:
+        return 1, rules(x).missing
+    tried = []
+    for unit in sorted({math.lcm(together(x), step) for step in (1, 16, 64)}):
+        shares = dealt(x.all_features, unit, x.tp)
+        missing = []
+        for size in sorted(set(shares or [x.all_features])):
+            one = copy.copy(x)
+            one.inter = size
+            missing += [need for need in rules(one).missing if need not in missing]
+        if shares is None:
+            missing.append(("shape", f"{x.tp} whole groups of {unit} in intermediate_size",
+                            f"{-(-x.all_features // unit)} in {x.all_features}"))
+        tried.append((unit, missing))
+    return min(tried, key=lambda one: len(one[1]))
 
 
 def own_order(x):

@@ -194,5 +194,94 @@ TEST(LegalSplits, OursMayBeUneven) {
               HasSubstr("shape: needs at least 16 experts, has 8"));
 }
 
+// Weights with one scale a row could be cut anywhere, at packed words; kernels take whole runs of
+// 16, so these are what is dealt, and every rank gets the same backend.
+TEST(SpreadOf, SharesAreRunsThatTheKernelsTake) {
+  const struct {
+    const char* scheme;
+    std::int64_t size;
+    int ranks;
+    std::int64_t unit;
+    std::vector<std::int64_t> shares;
+  } cases[] = {
+      {"gptq-int4-channel", 768, 5, 16, {160, 160, 160, 144, 144}},
+      {"gptq-int4-channel", 1408, 3, 16, {480, 464, 464}},
+      {"ct-int4-channel", 768, 5, 16, {160, 160, 160, 144, 144}},
+      {"ct-int8-channel", 768, 5, 16, {160, 160, 160, 144, 144}},
+      {"gptq-int8-channel", 352, 4, 16, {96, 96, 80, 80}},
+      {"fp8-channel", 768, 5, 16, {160, 160, 160, 144, 144}},
+      {"fp8-tensor", 768, 7, 16, {112, 112, 112, 112, 112, 112, 96}},
+      // Even shares that fit, groups, and what is read in place need no more than they did.
+      {"fp8-channel", 768, 4, 1, {192, 192, 192, 192}},
+      {"gptq-int4-g32", 768, 5, 32, {160, 160, 160, 160, 128}},
+      {"bf16", 768, 5, 1, {154, 154, 154, 153, 153}},
+  };
+  const DeviceInfo device = *describe_device("cpu:generic");
+  for (const auto& one : cases) {
+    SCOPED_TRACE(std::string(one.scheme) + " " + std::to_string(one.size));
+    const MoeProblem whole = layer(one.size, one.scheme);
+    const Parallel parallel{.tensor = one.ranks};
+    const Spread spread = spread_of(*find_backend("cpu_generic"), whole, device, parallel);
+    EXPECT_EQ(refusals_text(spread.refusals), "");
+    EXPECT_EQ(spread.unit, one.unit);
+    const auto shares = rank_shares(whole, parallel, Dealing::whole_units, spread.unit);
+    ASSERT_TRUE(shares);
+    EXPECT_EQ(shares->features, one.shares);
+    EXPECT_EQ(shares->intermediate_size, one.shares);
+    const auto chosen =
+        select_spread(whole, parallel, device, {.backend = "", .engine = Engine::fewbit});
+    ASSERT_TRUE(chosen);
+    EXPECT_EQ(chosen->chosen, "cpu_generic");
+  }
+}
+
+// The first rank's share alone says nothing of the others.
+TEST(SpreadOf, EveryRanksShareIsJudged) {
+  const DeviceInfo device = *describe_device("cpu:generic");
+  const auto refused = [&](std::int64_t size, int ranks) {
+    const MoeProblem whole = layer(size, "gptq-int4-channel");
+    const Parallel parallel{.tensor = ranks};
+    const auto forced = select_spread(whole, parallel, device,
+                                      {.backend = "cpu_generic", .engine = Engine::fewbit});
+    EXPECT_FALSE(forced);
+    EXPECT_EQ(select_spread(whole, parallel, device, {})->chosen, "reference");
+    return forced ? "" : forced.error().what;
+  };
+  // 16, 16, 16, 8, 8: the first would do.
+  EXPECT_THAT(refused(64, 5), HasSubstr("needs intermediate_size % 16 = 0, has 8"));
+  // 64, 64, 72: only the last one, which is odd, would not.
+  EXPECT_THAT(refused(200, 3), HasSubstr("needs intermediate_size % 16 = 0, has"));
+}
+
+// Sizes over the ranks of both kinds; a padded rank has fewer features than its matrices.
+TEST(RankShares, AreThoseOfEveryRank) {
+  MoeProblem whole = layer(2880, "mxfp4");
+  whole.activation = {.kind = Activation::swigluoai};
+  const auto shares = rank_shares(whole, {.tensor = 4, .expert = 2}, Dealing::padded_units);
+  ASSERT_TRUE(shares);
+  EXPECT_EQ(shares->features, (std::vector<std::int64_t>{736, 736, 736, 672}));
+  EXPECT_EQ(shares->intermediate_size, (std::vector<std::int64_t>{736, 736, 736, 736}));
+  EXPECT_EQ(shares->num_experts, (std::vector<std::int64_t>{4, 4}));
+  const auto uneven =
+      rank_shares(layer(64, "nvfp4"), {.tensor = 3, .expert = 3}, Dealing::whole_units);
+  ASSERT_TRUE(uneven);
+  EXPECT_EQ(uneven->features, (std::vector<std::int64_t>{32, 16, 16}));
+  EXPECT_EQ(uneven->num_experts, (std::vector<std::int64_t>{3, 3, 2}));
+}
+
+// A share too large for the streaming kernel needs whole runs of 64, which half of this is not.
+TEST(SpreadOf, CudaSharesOfLargeLayersAreRunsOf64) {
+  MoeProblem whole = layer(28736, "nvfp4");
+  DeviceInfo device = *describe_device("sm_90");
+  device.built_for.push_back("sm_90a");
+  const Parallel parallel{.tensor = 2};
+  const Spread spread = spread_of(*find_backend("cuda_moe"), whole, device, parallel);
+  EXPECT_EQ(refusals_text(spread.refusals), "");
+  EXPECT_EQ(spread.unit, 64);
+  const auto shares = rank_shares(whole, parallel, Dealing::whole_units, spread.unit);
+  ASSERT_TRUE(shares);
+  EXPECT_EQ(shares->features, (std::vector<std::int64_t>{14400, 14336}));
+}
+
 }  // namespace
 }  // namespace fewbit
