@@ -49,6 +49,13 @@ void print_report(const Options& options, const PrepareReport& report) {
   if (report.resumed_experts > 0) {
     print_out("  done by an earlier run: {}\n", counted(report.resumed_experts, "expert"));
   }
+  if (report.redone > 0) {
+    print_out("  no longer as an earlier run wrote them, so done again: {}\n",
+              counted(report.redone, "expert or tensor", "experts or tensors"));
+  }
+  if (report.journal_alone) {
+    print_out("  begun anew: {}.partial.journal was there without its folder\n", options.output);
+  }
   const PrepareSplit& split = options.prepare.split;
   if (!split.whole()) {
     print_out("  rank {} of {} (tensor {}, expert {})\n", split.rank,
@@ -70,6 +77,8 @@ Json report_json(const Options& options, const PrepareReport& report) {
   out.set("layers", report.layers);
   out.set("experts", report.experts);
   out.set("resumed_experts", report.resumed_experts);
+  out.set("redone", report.redone);
+  out.set("journal_alone", report.journal_alone);
   out.set("tensor_ranks", options.prepare.split.tensor_ranks);
   out.set("expert_ranks", options.prepare.split.expert_ranks);
   out.set("rank", options.prepare.split.rank);

@@ -62,6 +62,9 @@ struct PrepareReport {
   std::int64_t layers = 0;
   std::int64_t experts = 0;          // prepared, over all layers
   std::int64_t resumed_experts = 0;  // of them, by an earlier run
+  // Experts and other tensors of an earlier run that were not as it had written them: done again.
+  std::int64_t redone = 0;
+  bool journal_alone = false;  // an earlier run's journal without its folder: all was done
   std::uint64_t source_bytes = 0;
   std::uint64_t output_bytes = 0;
   double packing_seconds = 0;             // from the mapped source to the written file
@@ -75,7 +78,8 @@ struct PrepareReport {
 // of itself. Each expert goes from the mapped source straight into its final place; memory for one
 // expert a thread, packed, and where its codes are not packed as they lie there one or two more.
 // Works in "<output>.partial" with the journal "<output>.partial.journal", so that the same call
-// goes on after any interruption and gives the same bytes; the output appears when it is complete
+// goes on after any interruption and gives the same bytes: what an earlier run has finished is
+// kept where it still has the hash that the journal notes; the output appears when it is complete
 // (and verified). Nothing stays of a job that can't succeed: experts that can't be packed, a
 // verification that fails.
 //

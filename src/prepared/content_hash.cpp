@@ -24,6 +24,10 @@ struct FreeState {
 
 }  // namespace
 
+std::uint64_t hash_on(std::uint64_t before, std::span<const std::byte> bytes) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), before);
+}
+
 std::string hash_bytes(std::span<const std::byte> bytes) {
   return hex(XXH3_128bits(bytes.data(), bytes.size()));
 }

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <optional>
 
 #include "checkpoint/json.hpp"
 #include "checkpoint/mapped_file.hpp"
@@ -19,7 +21,7 @@
 namespace fewbit {
 namespace {
 
-constexpr std::string_view format_name = "fewbit-prepare-journal-1";
+constexpr std::string_view format_name = "fewbit-prepare-journal-2";
 
 // Whether the open file is still the one with this name: a run that finishes removes it.
 bool is_current(int file, const std::filesystem::path& path) {
@@ -46,6 +48,20 @@ Result<JobIdentity> parse_identity(std::string_view line, const std::string& whe
     identity.emplace_back(key, *text);
   }
   return identity;
+}
+
+// "7 0123456789abcdef"
+std::optional<FinishedTask> parse_finished(std::string_view words) {
+  constexpr std::size_t digits = 16;
+  const std::size_t space = words.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const auto task = parse_number<std::int64_t>(words.substr(0, space));
+  const std::string_view hex = words.substr(space + 1);
+  std::uint64_t hash = 0;
+  const auto [end, failure] = std::from_chars(hex.data(), hex.data() + hex.size(), hash, 16);
+  const bool whole = failure == std::errc() && end == hex.data() + hex.size();
+  if (!task || *task < 0 || hex.size() != digits || !whole) return std::nullopt;
+  return FinishedTask{.task = *task, .hash = hash};
 }
 
 const std::string* find_fact(const JobIdentity& identity, const std::string& key) {
@@ -82,14 +98,14 @@ Result<Journal::Content> Journal::read() const {
       content.begun = true;
       continue;
     }
-    const auto task = parse_number<std::int64_t>(words);
-    if (!task || *task < 0) {
-      return Error{
-          ErrorCode::corrupt,
-          fmt::format("line {}: expected the number of a task, found {}", line, quote(words)),
-          path_.string()};
+    const auto finished = parse_finished(words);
+    if (!finished) {
+      return Error{ErrorCode::corrupt,
+                   fmt::format("line {}: expected the number of a task and 16 hex digits, found {}",
+                               line, quote(words)),
+                   path_.string()};
     }
-    content.done.push_back(*task);
+    content.done.push_back(*finished);
   }
 }
 
@@ -135,9 +151,9 @@ Result<void> Journal::resume() {
   return {};
 }
 
-Result<void> Journal::append(std::span<const std::int64_t> done) {
+Result<void> Journal::append(std::span<const FinishedTask> done) {
   std::string text;
-  for (const std::int64_t task : done) text += fmt::format("{}\n", task);
+  for (const FinishedTask& one : done) text += fmt::format("{} {:016x}\n", one.task, one.hash);
   return write(text);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an unfinished prepared model was begun with, and which of its tasks are done. One file,
-// locked by the run that works on it.
+// What an unfinished prepared model was begun with, and which of its tasks are done, with a hash of
+// what each has written. One file, locked by the run that works on it.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@ namespace fewbit {
 // Named facts in order: options and source files.
 using JobIdentity = std::vector<std::pair<std::string, std::string>>;
 
+struct FinishedTask {
+  std::int64_t task = 0;
+  std::uint64_t hash = 0;  // of its bytes (content_hash.hpp: hash_on)
+  bool operator==(const FinishedTask&) const = default;
+};
+
 class Journal {
  public:
   // Opens or creates it, and locks it. Errors: io (another run holds the lock; the system's
@@ -29,7 +35,7 @@ class Journal {
   struct Content {
     bool begun = false;
     JobIdentity identity;
-    std::vector<std::int64_t> done;
+    std::vector<FinishedTask> done;  // of a task done twice the last one counts
   };
   Result<Content> read() const;
 
@@ -40,7 +46,7 @@ class Journal {
   // Cuts what was not written in full, then appends behind it.
   Result<void> resume();
   // Durable when it returns. The data of these tasks must be so before.
-  Result<void> append(std::span<const std::int64_t> done);
+  Result<void> append(std::span<const FinishedTask> done);
   Result<void> remove();
 
  private:

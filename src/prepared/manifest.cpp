@@ -21,19 +21,25 @@ constexpr std::int64_t most_ranks = 65536;
 constexpr std::int64_t most_size = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view format_name = "fewbit-prepared";
 
+constexpr const char* content_hash = "xxh3_128";
+constexpr const char* header_hash = "header_xxh3_128";
+
 Json files_json(const std::vector<PreparedFile>& files) {
   Json::Array out;
   for (const PreparedFile& file : files) {
     Json entry;
     entry.set("name", file.name);
     entry.set("bytes", file.bytes);
-    entry.set("xxh3_128", file.hash);
+    entry.set(file.of_header ? header_hash : content_hash, file.hash);
     out.push_back(std::move(entry));
   }
   return Json(std::move(out));
 }
 
-Result<std::vector<PreparedFile>> parse_files(const JsonFields& fields, std::string_view key) {
+enum class Hashed { contents, headers };  // headers of some files
+
+Result<std::vector<PreparedFile>> parse_files(const JsonFields& fields, std::string_view key,
+                                              Hashed hashed) {
   FEWBIT_TRY(const std::vector<JsonFields> entries, fields.objects(key));
   std::vector<PreparedFile> files;
   std::set<std::string> names;
@@ -43,10 +49,13 @@ Result<std::vector<PreparedFile>> parse_files(const JsonFields& fields, std::str
     FEWBIT_TRY(const std::int64_t bytes,
                entry.integer("bytes", 0, std::numeric_limits<std::int64_t>::max()));
     file.bytes = static_cast<std::uint64_t>(bytes);
-    FEWBIT_TRY(file.hash, entry.text("xxh3_128"));
+    // Of shards, models of before have the header's hash under the name of a whole file's.
+    file.of_header = hashed == Hashed::headers && entry.text(header_hash).has_value();
+    const char* hash = file.of_header ? header_hash : content_hash;
+    FEWBIT_TRY(file.hash, entry.text(hash));
     const bool hex = file.hash.size() == 32 &&
                      file.hash.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!hex) return entry.bad("xxh3_128", "expected 32 hex digits, found " + quote(file.hash));
+    if (!hex) return entry.bad(hash, "expected 32 hex digits, found " + quote(file.hash));
     if (!names.insert(file.name).second) return entry.bad("name", quote(file.name) + " twice");
     files.push_back(std::move(file));
   }
@@ -208,13 +217,13 @@ Result<PreparedManifest> parse_manifest_fields(const Json& json, const std::stri
   FEWBIT_TRY(manifest.split, parse_split(split));
   FEWBIT_TRY(const JsonFields source, fields.object("source"));
   FEWBIT_TRY(manifest.source_hash, source.text("xxh3_128"));
-  FEWBIT_TRY(manifest.source, parse_files(source, "files"));
+  FEWBIT_TRY(manifest.source, parse_files(source, "files", Hashed::headers));
   FEWBIT_TRY(const std::vector<JsonFields> layers, fields.objects("layers"));
   for (const JsonFields& each : layers) {
     FEWBIT_TRY(PreparedLayerInfo layer, parse_layer(each));
     manifest.layers.push_back(std::move(layer));
   }
-  FEWBIT_TRY(manifest.files, parse_files(fields, "files"));
+  FEWBIT_TRY(manifest.files, parse_files(fields, "files", Hashed::contents));
   FEWBIT_TRY(check_layers(manifest, where));
   return manifest;
 }

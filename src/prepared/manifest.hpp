@@ -38,7 +38,8 @@ struct PreparedLayerInfo {
 struct PreparedFile {
   std::string name;  // below the model's folder
   std::uint64_t bytes = 0;
-  std::string hash;  // XXH3-128, 32 hex digits, as xxh128sum prints it
+  std::string hash;        // XXH3-128, 32 hex digits, as xxh128sum prints it
+  bool of_header = false;  // of what stands before its data alone: a shard of the source
 };
 
 struct PreparedManifest {

@@ -36,7 +36,8 @@ PreparedManifest output_manifest(const PreparePlan& plan, const PrepareSplit& sp
   manifest.split = split;
   manifest.source_hash = source_hash(plan.sources);
   for (const SourceFile& file : plan.sources) {
-    manifest.source.push_back({.name = file.name, .bytes = file.bytes, .hash = file.hash});
+    manifest.source.push_back(
+        {.name = file.name, .bytes = file.bytes, .hash = file.hash, .of_header = file.weights});
   }
   for (const PlannedLayer& layer : plan.layers) manifest.layers.push_back(layer.info);
   for (std::size_t i = 0; i < plan.files(); ++i) {

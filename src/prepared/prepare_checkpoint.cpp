@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -104,14 +105,18 @@ class Job {
 
   // What is done already; a fresh journal otherwise.
   Result<void> begin(Journal& journal, bool complete) {
-    done_.assign(plan_.tasks.size(), false);
+    done_.assign(plan_.tasks.size(), std::nullopt);
     Journal::Content content;
+    // Nothing is left of what it speaks of.
+    const bool alone = !complete && !journal.is_empty() && !is_there(folder_);
+    report_.journal_alone = alone && !options_.restart;
+    const bool anew = options_.restart || alone;
     if (const auto read = journal.read()) {
       content = *read;
-    } else if (!options_.restart || complete) {
+    } else if (!anew || complete) {
       return read.error();
     }
-    if (content.begun && (!options_.restart || complete)) {
+    if (content.begun && (!anew || complete)) {
       const std::string difference = identity_difference(content.identity, plan_.identity);
       if (!difference.empty()) {
         if (complete) return target_exists();
@@ -121,7 +126,7 @@ class Job {
             folder_.string()};
       }
       if (complete) {
-        report_.resumed_experts = experts_of(std::vector<bool>(plan_.tasks.size(), true));
+        report_.resumed_experts = experts();
         return {};
       }
       return resume(journal, content);
@@ -150,13 +155,13 @@ class Job {
   }
 
   Result<void> resume(Journal& journal, const Journal::Content& content) {
-    for (const std::int64_t task : content.done) {
-      if (task >= static_cast<std::int64_t>(done_.size())) {
+    for (const FinishedTask& one : content.done) {
+      if (one.task >= static_cast<std::int64_t>(done_.size())) {
         return Error{ErrorCode::corrupt,
-                     fmt::format("task {} of {} is done, it says", task, done_.size()),
+                     fmt::format("task {} of {} is done, it says", one.task, done_.size()),
                      journal_path_.string()};
       }
-      done_[static_cast<std::size_t>(task)] = true;
+      done_[static_cast<std::size_t>(one.task)] = one.hash;
     }
     return journal.resume();
   }
@@ -168,7 +173,6 @@ class Job {
       if (fresh_) drop(journal, folder_);
       return files.error();
     }
-    report_.resumed_experts = experts_of(done_);
     const auto start = std::chrono::steady_clock::now();
     PrepareWork work(
         source_, plan_, options_,
@@ -180,6 +184,8 @@ class Job {
     }
     report_.packing_seconds = seconds_since(start);
     report_.packed_source_bytes = work.done_bytes();
+    report_.resumed_experts = work.resumed_experts();
+    report_.redone = work.redone();
     FEWBIT_TRY(work.close());
     FEWBIT_TRY(check_unchanged(plan_.sources));
     FEWBIT_TRY(write_small_files(work.hashes()));
@@ -214,7 +220,7 @@ class Job {
     }
     // Not there or not whole: none of its tasks is done.
     for (std::size_t task = 0; task < done_.size(); ++task) {
-      if (plan_.tasks[task].file == i) done_[task] = false;
+      if (plan_.tasks[task].file == i) done_[task].reset();
     }
     if (is_there(path)) FEWBIT_TRY(remove_tree(path));
     FEWBIT_TRY(OutputFile file, OutputFile::create(path, plan_.file_bytes(i)));
@@ -268,12 +274,9 @@ class Job {
     if (remove_tree(folder)) static_cast<void>(journal.remove());
   }
 
-  std::int64_t experts_of(const std::vector<bool>& tasks) const {
-    std::int64_t count = 0;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      if (tasks[i] && plan_.tasks[i].file > 0) ++count;
-    }
-    return count;
+  std::int64_t experts() const {
+    return std::ranges::count_if(plan_.tasks,
+                                 [](const PrepareTask& task) { return task.file > 0; });
   }
 
   PrepareReport report() {
@@ -281,7 +284,7 @@ class Job {
     report_.layout = layouts_text(plan_.layers.front().info.plan);
     report_.activation_dtype = plan_.layers.front().info.problem.activation_dtype;
     report_.layers = std::ssize(plan_.layers);
-    report_.experts = experts_of(std::vector<bool>(plan_.tasks.size(), true));
+    report_.experts = experts();
     report_.source_bytes = plan_.source_bytes;
     for (std::size_t i = 0; i < plan_.files(); ++i) report_.output_bytes += plan_.file_bytes(i);
     return report_;
@@ -293,8 +296,8 @@ class Job {
   fs::path target_;
   fs::path folder_;
   fs::path journal_path_;
-  std::vector<bool> done_;
-  bool fresh_ = false;  // begun by this run
+  std::vector<std::optional<std::uint64_t>> done_;  // by task: hash of its bytes
+  bool fresh_ = false;                              // begun by this run
   PrepareReport report_;
 };
 

@@ -308,7 +308,9 @@ class Planner {
     job.emplace_back("token exchange", exchange_name(options_.exchange));
     job.emplace_back("tasks", std::to_string(plan_.tasks.size()));
     for (const SourceFile& file : plan_.sources) {
-      job.emplace_back("source " + file.name, source_facts(file));
+      for (const auto& [fact, value] : source_facts(file)) {
+        job.emplace_back(fmt::format("source {}, {}", file.name, fact), value);
+      }
     }
   }
 

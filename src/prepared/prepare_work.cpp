@@ -27,6 +27,32 @@ MoeProblem unpadded_problem(const PlannedLayer& layer) {
   return problem;
 }
 
+struct FileRange {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Where a task's bytes lie in its file, in the order in which they are hashed.
+std::vector<FileRange> ranges_of(const PreparePlan& plan, const PrepareTask& task) {
+  std::vector<FileRange> ranges;
+  if (task.file > 0) {
+    const PlannedLayer& layer = plan.layers[task.file - 1];
+    for (std::size_t i = 0; i < layer.info.plan.buffers.size(); ++i) {
+      const std::uint64_t each = layer.info.plan.buffers[i].expert_bytes;
+      ranges.push_back({layer.file.begin[i] + static_cast<std::uint64_t>(task.index) * each, each});
+    }
+    return ranges;
+  }
+  constexpr std::uint64_t piece_bytes = std::uint64_t{8} << 20;
+  const auto index = static_cast<std::size_t>(task.index);
+  const std::uint64_t bytes = plan.kept[index]->bytes;
+  for (std::uint64_t at = 0; at < bytes; at += piece_bytes) {
+    ranges.push_back(
+        {plan.rest.tensors[index].file_offset + at, std::min(piece_bytes, bytes - at)});
+  }
+  return ranges;
+}
+
 }  // namespace
 
 PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
@@ -39,15 +65,18 @@ PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
       hashes_(plan.files()),
       noted_(Clock::now()) {
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-    if (target_.done[i]) {
-      earlier_bytes_ += plan.tasks[i].source_bytes;
-    } else {
-      ++left_[plan.tasks[i].file];
-    }
+    ++left_[plan.tasks[i].file];
+    if (target_.done[i]) earlier_bytes_ += plan.tasks[i].source_bytes;
   }
 }
 
 Result<void> PrepareWork::run(Executor& executor) {
+  earlier_.resize(plan_.files());
+  for (std::size_t i = 0; i < plan_.tasks.size(); ++i) {
+    const std::size_t file = plan_.tasks[i].file;
+    if (!target_.done[i] || earlier_[file] != nullptr) continue;
+    FEWBIT_TRY(earlier_[file], MappedFile::open(target_.folder / plan_.file_name(file)));
+  }
   const int workers = std::max(executor.threads(), 1);
   parallel_for(executor, workers, [this](int worker) { work(worker); });
   // Also after a failure: what is done need not be done again.
@@ -65,20 +94,10 @@ void PrepareWork::work(int worker) {
     const std::int64_t number = next_.fetch_add(1, std::memory_order_relaxed);
     if (number >= all) return;
     Result<void> done;
-    if (number >= tasks) {
-      // A file whose tasks an earlier run has done; others are hashed by who ends them.
-      const auto file = static_cast<std::size_t>(number - tasks);
-      const bool full = std::ranges::none_of(plan_.tasks, [&](const PrepareTask& task) {
-        return task.file == file &&
-               !target_.done[static_cast<std::size_t>(&task - plan_.tasks.data())];
-      });
-      if (full) done = hash(file);
-    } else if (!target_.done[static_cast<std::size_t>(number)]) {
-      const PrepareTask& task = plan_.tasks[static_cast<std::size_t>(number)];
-      done = do_task(task, scratch);
-      if (done) done = finished(number);
-      if (done) done = hash_when_full(task.file);
-      done_bytes_ += task.source_bytes;
+    if (number < tasks) {
+      done = do_number(number, scratch);
+    } else if (!has_tasks(static_cast<std::size_t>(number - tasks))) {
+      done = hash(static_cast<std::size_t>(number - tasks));
     }
     if (!done) return fail(done.error());
     if (worker == 0 && options_.progress &&
@@ -97,31 +116,67 @@ void PrepareWork::fail(const Error& error) {
   stopped_ = true;
 }
 
-Result<void> PrepareWork::do_task(const PrepareTask& task, ExpertScratch& scratch) {
-  if (task.file == 0) return copy_tensor(static_cast<std::size_t>(task.index));
-  return pack(plan_.layers[task.file - 1], task.file, task.index, scratch);
+bool PrepareWork::has_tasks(std::size_t file) const {
+  return std::ranges::any_of(plan_.tasks,
+                             [&](const PrepareTask& task) { return task.file == file; });
 }
 
-Result<void> PrepareWork::copy_tensor(std::size_t index) {
-  constexpr std::size_t piece_bytes = std::size_t{8} << 20;
-  const TensorInfo& info = *plan_.kept[index];
-  const std::uint64_t begin = plan_.rest.tensors[index].file_offset;
+bool PrepareWork::still_there(std::int64_t number) const {
+  const PrepareTask& task = plan_.tasks[static_cast<std::size_t>(number)];
+  const MappedFile& file = *earlier_[task.file];
+  std::uint64_t hash = 0;
+  for (const FileRange& range : ranges_of(plan_, task)) {
+    hash = hash_on(hash, file.bytes().subspan(range.begin, range.bytes));
+    file.release(range.begin, range.bytes);
+  }
+  return hash == target_.done[static_cast<std::size_t>(number)];
+}
+
+// Unless an earlier run has done it, and what it wrote is still there.
+Result<void> PrepareWork::do_number(std::int64_t number, ExpertScratch& scratch) {
+  const PrepareTask& task = plan_.tasks[static_cast<std::size_t>(number)];
+  const bool done = target_.done[static_cast<std::size_t>(number)].has_value();
+  if (done && still_there(number)) {
+    if (task.file > 0) ++resumed_experts_;
+    return hash_when_full(task.file);
+  }
+  if (done) {
+    ++redone_;
+    earlier_bytes_ -= task.source_bytes;
+  }
+  FEWBIT_TRY(const std::uint64_t hash, do_task(task, scratch));
+  FEWBIT_TRY(finished({.task = number, .hash = hash}));
+  done_bytes_ += task.source_bytes;
+  return hash_when_full(task.file);
+}
+
+Result<std::uint64_t> PrepareWork::do_task(const PrepareTask& task, ExpertScratch& scratch) {
+  if (task.file == 0) return copy_tensor(task);
+  return pack(task, scratch);
+}
+
+Result<std::uint64_t> PrepareWork::copy_tensor(const PrepareTask& task) {
+  const TensorInfo& info = *plan_.kept[static_cast<std::size_t>(task.index)];
   const auto bytes = source_.tensor(info).view.bytes;
-  for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
-    const std::size_t size = std::min(piece_bytes, bytes.size() - at);
-    FEWBIT_TRY(target_.files[0].write(bytes.subspan(at, size), begin + at));
+  std::uint64_t hash = 0;
+  std::size_t at = 0;
+  for (const FileRange& range : ranges_of(plan_, task)) {
+    const auto part = bytes.subspan(at, range.bytes);
+    FEWBIT_TRY(target_.files[0].write(part, range.begin));
+    hash = hash_on(hash, part);
     TensorInfo piece = info;
     piece.file_offset += at;
-    piece.bytes = size;
+    piece.bytes = range.bytes;
     source_.release(piece);
+    at += range.bytes;
   }
-  return {};
+  return hash;
 }
 
-Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
-                               ExpertScratch& scratch) {
+Result<std::uint64_t> PrepareWork::pack(const PrepareTask& task, ExpertScratch& scratch) {
+  const PlannedLayer& layer = plan_.layers[task.file - 1];
   const MoePlan& plan = layer.info.plan;
-  const std::int64_t number = layer.slice.first_expert + expert;
+  const std::int64_t number = layer.slice.first_expert + task.index;
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
   FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source_, number, where));
   FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
@@ -129,25 +184,26 @@ Result<void> PrepareWork::pack(const PlannedLayer& layer, std::size_t file, std:
   FEWBIT_TRY(scratch.lay_out(plan));
   const auto packed = layer.backend->pack_expert(layer.info.problem, plan, cut, scratch.shares);
   if (!packed) return within(packed.error(), where);
+  const std::vector<FileRange> ranges = ranges_of(plan_, task);
+  std::uint64_t hash = 0;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const PlannedBuffer& buffer = plan.buffers[i];
-    const std::uint64_t to =
-        layer.file.begin[i] + static_cast<std::uint64_t>(expert) * buffer.expert_bytes;
-    if (buffer.use == BufferUse::verbatim) {
-      FEWBIT_TRY(const Tensor part, verbatim_share(buffer, cut, where));
-      FEWBIT_TRY(target_.files[file].write(part.view.bytes, to));
-    } else {
-      FEWBIT_TRY(target_.files[file].write(scratch.shares[i], to));
+    std::span<const std::byte> share = scratch.shares[i];
+    Tensor part;
+    if (plan.buffers[i].use == BufferUse::verbatim) {
+      FEWBIT_TRY(part, verbatim_share(plan.buffers[i], cut, where));
+      share = part.view.bytes;
     }
+    FEWBIT_TRY(target_.files[task.file].write(share, ranges[i].begin));
+    hash = hash_on(hash, share);
   }
   release_source_expert(layer, source_, number);
-  return {};
+  return hash;
 }
 
-Result<void> PrepareWork::finished(std::int64_t number) {
+Result<void> PrepareWork::finished(FinishedTask task) {
   {
     const std::scoped_lock lock(mutex_);
-    pending_.push_back(number);
+    pending_.push_back(task);
     if (Clock::now() - noted_ < options_.journal_interval) return {};
     noted_ = Clock::now();
   }
@@ -157,15 +213,15 @@ Result<void> PrepareWork::finished(std::int64_t number) {
 // The data first, then the journal that speaks of it.
 Result<void> PrepareWork::note() {
   const std::scoped_lock one(journal_mutex_);
-  std::vector<std::int64_t> tasks;
+  std::vector<FinishedTask> tasks;
   {
     const std::scoped_lock lock(mutex_);
     tasks.swap(pending_);
   }
   if (tasks.empty()) return {};
   std::vector<bool> touched(plan_.files());
-  for (const std::int64_t task : tasks) {
-    touched[plan_.tasks[static_cast<std::size_t>(task)].file] = true;
+  for (const FinishedTask& task : tasks) {
+    touched[plan_.tasks[static_cast<std::size_t>(task.task)].file] = true;
   }
   for (std::size_t i = 0; i < touched.size(); ++i) {
     if (touched[i]) FEWBIT_TRY(target_.files[i].sync_data());

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/mapped_file.hpp"
 #include "checkpoint/output_file.hpp"
 #include "prepared/prepare_plan.hpp"
 #include "select/expert_scratch.hpp"
@@ -21,13 +23,14 @@ class PrepareWork {
     std::filesystem::path folder;
     std::vector<OutputFile> files;  // in the order of the plan
     Journal* journal = nullptr;
-    std::vector<bool> done;  // by task
+    std::vector<std::optional<std::uint64_t>> done;  // by task: hash of what an earlier run wrote
   };
   PrepareWork(const Checkpoint& source, const PreparePlan& plan, const PrepareOptions& options,
               Target target);
 
-  // Does what is not done. Errors: cancelled, io, and those of reading and packing an expert. What
-  // was finished until then is noted in the journal.
+  // Does what is not done, or no longer has the bytes that it was noted with. Errors: cancelled,
+  // io, and those of reading and packing an expert. What was finished until then is noted in the
+  // journal.
   Result<void> run(Executor& executor);
 
   // After run(): the hash of each file, in the order of the plan.
@@ -35,14 +38,22 @@ class PrepareWork {
   // Flushes and closes the files.
   Result<void> close();
   std::uint64_t done_bytes() const { return done_bytes_; }
+  // Experts of an earlier run that are still as it wrote them; tasks of one that are not, and were
+  // done again.
+  std::int64_t resumed_experts() const { return resumed_experts_; }
+  std::int64_t redone() const { return redone_; }
 
  private:
   void work(int worker);
-  Result<void> do_task(const PrepareTask& task, ExpertScratch& scratch);
-  Result<void> copy_tensor(std::size_t index);
-  Result<void> pack(const PlannedLayer& layer, std::size_t file, std::int64_t expert,
-                    ExpertScratch& scratch);
-  Result<void> finished(std::int64_t number);
+  Result<void> do_number(std::int64_t number, ExpertScratch& scratch);
+  // Hashes of what was written.
+  Result<std::uint64_t> do_task(const PrepareTask& task, ExpertScratch& scratch);
+  Result<std::uint64_t> copy_tensor(const PrepareTask& task);
+  Result<std::uint64_t> pack(const PrepareTask& task, ExpertScratch& scratch);
+  // Whether the file has the bytes that the task was noted with.
+  bool still_there(std::int64_t number) const;
+  bool has_tasks(std::size_t file) const;
+  Result<void> finished(FinishedTask task);
   Result<void> note();
   Result<void> hash(std::size_t file);
   Result<void> hash_when_full(std::size_t file);
@@ -56,13 +67,16 @@ class PrepareWork {
   Target target_;
   std::vector<std::atomic<std::int64_t>> left_;  // tasks of each file
   std::vector<std::string> hashes_;
-  std::atomic<std::int64_t> next_ = 0;  // task, then file without tasks left
+  std::vector<std::shared_ptr<const MappedFile>> earlier_;  // files in which tasks were done
+  std::atomic<std::int64_t> next_ = 0;                      // task, then file without tasks left
   std::atomic<std::uint64_t> done_bytes_ = 0;
-  std::uint64_t earlier_bytes_ = 0;  // done by an earlier run
+  std::atomic<std::uint64_t> earlier_bytes_ = 0;  // done by an earlier run
+  std::atomic<std::int64_t> resumed_experts_ = 0;
+  std::atomic<std::int64_t> redone_ = 0;
   std::atomic<bool> stopped_ = false;
   std::mutex mutex_;  // guards failure_, pending_, noted_
   std::optional<Error> failure_;
-  std::vector<std::int64_t> pending_;  // done, not in the journal
+  std::vector<FinishedTask> pending_;  // done, not in the journal
   Clock::time_point noted_;
   std::mutex journal_mutex_;  // one note at a time
 };

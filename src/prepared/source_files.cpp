@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <limits>
 #include <optional>
 
@@ -31,6 +32,18 @@ std::uint64_t header_bytes(const Checkpoint& checkpoint, std::size_t shard) {
 
 std::int64_t nanoseconds(const struct timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// "2026-01-31 23:59:59.000000001 UTC"
+std::string time_text(std::int64_t since_1970) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const std::int64_t part = (since_1970 % second + second) % second;
+  const auto seconds = static_cast<std::time_t>((since_1970 - part) / second);
+  struct tm fields = {};
+  if (::gmtime_r(&seconds, &fields) == nullptr) return fmt::format("{} ns", since_1970);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:09} UTC", fields.tm_year + 1900,
+                     fields.tm_mon + 1, fields.tm_mday, fields.tm_hour, fields.tm_min,
+                     fields.tm_sec, part);
 }
 
 Result<struct stat> status_of(const std::filesystem::path& path) {
@@ -64,9 +77,11 @@ Result<SourceFile> describe(const std::filesystem::path& path,
 
 }  // namespace
 
-std::string source_facts(const SourceFile& file) {
-  return fmt::format("{} bytes, modified at {} ns, changed at {} ns, hash {}", file.bytes,
-                     file.modified, file.changed, file.hash);
+std::vector<std::pair<std::string, std::string>> source_facts(const SourceFile& file) {
+  return {{"bytes", std::to_string(file.bytes)},
+          {"modified at", time_text(file.modified)},
+          {"changed at", time_text(file.changed)},
+          {file.weights ? "hash of the header" : "hash", file.hash}};
 }
 
 Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
@@ -87,17 +102,21 @@ Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
 Result<void> check_unchanged(const std::vector<SourceFile>& files) {
   for (const SourceFile& file : files) {
     FEWBIT_TRY(const struct stat status, status_of(file.path));
-    const auto bytes = static_cast<std::uint64_t>(status.st_size);
-    const std::int64_t modified = nanoseconds(status.st_mtim);
-    const std::int64_t changed = nanoseconds(status.st_ctim);
-    if (bytes == file.bytes && modified == file.modified && changed == file.changed) continue;
-    return Error{
-        ErrorCode::inconsistent,
-        fmt::format(
-            "has changed while the model was prepared: {} bytes, modified at {} ns, changed "
-            "at {} ns; it had {}, modified at {} ns, changed at {} ns",
-            bytes, modified, changed, file.bytes, file.modified, file.changed),
-        file.path.string()};
+    SourceFile now = file;
+    now.bytes = static_cast<std::uint64_t>(status.st_size);
+    now.modified = nanoseconds(status.st_mtim);
+    now.changed = nanoseconds(status.st_ctim);
+    const auto before = source_facts(file);
+    const auto after = source_facts(now);
+    std::string text;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == after[i]) continue;
+      text += fmt::format("{}{} {}, now {}", text.empty() ? "" : "; ", before[i].first,
+                          before[i].second, after[i].second);
+    }
+    if (text.empty()) continue;
+    return Error{ErrorCode::inconsistent, "has changed while the model was prepared: " + text,
+                 file.path.string()};
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fewbit/checkpoint.hpp"
@@ -21,8 +22,9 @@ struct SourceFile {
   std::string hash;           // of a shard's header, or of the whole side file
 };
 
-// "12 bytes, modified at 3 ns, changed at 4 ns, hash …": the facts that must stay as they are.
-std::string source_facts(const SourceFile& file);
+// The facts that must stay as they are: "bytes", "modified at", "changed at", and "hash of the
+// header" or "hash".
+std::vector<std::pair<std::string, std::string>> source_facts(const SourceFile& file);
 
 // Shards first, in order, then side files. Errors: io, not_found, corrupt; invalid_argument for a
 // name that is no UTF-8, which no manifest can hold.

@@ -4,15 +4,17 @@
 usage: prepare_interrupted_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import fcntl
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
 import time
 import unittest
 
-from prepare_case import MODEL, Scratch, content, run, run_json, write_model
+from prepare_case import MODEL, Scratch, content, rewrite_header, run, run_json, write_model
 
 KILLS = 20
 
@@ -47,17 +49,81 @@ class Interrupted(Scratch):
         source = self.folder / "source"
         write_model(source, layers=1, experts=8)
         finished = self.leave_unfinished(source)
-        kept = 11  # tensors that are no expert's
-        # All tasks as done, but for the last: their bytes are those of the finished model.
-        head = self.journal.read_text().splitlines()[0]
+        # All tasks as done, but for the last, whose line was cut: what the others wrote is there.
+        self.as_finished(finished, self.whole_journal(source)[:-3])
+        report = run_json(self, "prepare", source, "-o", self.out, "--verify")
+        self.assertEqual((report["resumed_experts"], report["redone"]), (7, 0))
+        self.assertEqual(content(self.out), finished)
+
+    def whole_journal(self, source):
+        """The journal of a run that did everything; a small disk's limit ends it after the tasks."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        self.journal.unlink(missing_ok=True)
+        largest = max(path.stat().st_size for path in source.iterdir())
+        (source / "large.txt").write_bytes(bytes(2 * largest))
+        try:
+            self.expect_error("large.txt", args=("prepare", source, "-o", self.out),
+                              limit=largest + 65536)
+        finally:
+            (source / "large.txt").unlink()
+        text = self.journal.read_text()
+        head, _, rest = text.partition("\n")
+        job = json.loads(head)
+        job["job"] = {key: value for key, value in job["job"].items() if "large.txt" not in key}
+        return json.dumps(job) + "\n" + rest
+
+    def as_finished(self, finished, journal):
+        """An unfinished output with these bytes."""
+        (self.partial / "large.txt").unlink(missing_ok=True)
         for name, data in finished.items():
             if name.endswith(".safetensors"):
                 (self.partial / name).parent.mkdir(exist_ok=True)
                 (self.partial / name).write_bytes(data)
-        self.journal.write_text(head + "\n" + "".join(f"{i}\n" for i in range(kept + 7)) + "18")
+        self.journal.write_text(journal)
+
+    def test_finished_parts_that_no_longer_have_their_bytes_are_done_again(self):
+        """A disk that lost or changed what was written is not believed: not for one bit."""
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=8)
+        finished = self.leave_unfinished(source)
+        journal = self.whole_journal(source)
+        layer = "prepared/layer-00000.safetensors"
+        rng = random.Random(3)
+        for files in ([layer], ["model.safetensors"], [layer, "model.safetensors"], []):
+            damaged = dict(finished)
+            for name in files:
+                data = bytearray(damaged[name])
+                begin = 8 + int.from_bytes(data[:8], "little")
+                data[rng.randrange(begin, len(data))] ^= 1 << rng.randrange(8)
+                damaged[name] = bytes(data)
+            self.as_finished(damaged, journal)
+            text = run("prepare", source, "-o", self.out)
+            self.assertEqual(text.returncode, 0, text.stderr)
+            said = f"so done again: {len(files)} expert"
+            self.assertEqual(said in text.stdout, bool(files), text.stdout)
+            self.assertEqual(content(self.out), finished)
+            shutil.rmtree(self.out)
+        # Bytes are as they were, what is noted of them is not.
+        lines = journal.splitlines(True)
+        lines[-1] = lines[-1][:-2] + ("0" if lines[-1][-2] != "0" else "1") + "\n"
+        self.as_finished(finished, "".join(lines))
         report = run_json(self, "prepare", source, "-o", self.out, "--verify")
-        self.assertEqual(report["resumed_experts"], 7)
+        self.assertEqual((report["resumed_experts"], report["redone"]), (7, 1))
         self.assertEqual(content(self.out), finished)
+
+    def test_a_journal_without_its_folder_is_no_unfinished_output(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        journal = self.journal.read_text()
+        for text in (journal, "no journal at all\n"):
+            shutil.rmtree(self.partial, ignore_errors=True)
+            shutil.rmtree(self.out, ignore_errors=True)
+            self.journal.write_text(text)
+            os.utime(source / "config.json", ns=(1, 2))
+            result = run("prepare", source, "-o", self.out, "--verify")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("begun anew", result.stdout)
+            self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
 
     def test_an_output_inside_the_source_is_no_change_of_it(self):
         source = self.writable_model()
@@ -72,12 +138,37 @@ class Interrupted(Scratch):
             file.seek(-1, os.SEEK_END)
             file.write(b"\x55")
         os.utime(source / "model.safetensors", ns=(1, 2))
-        self.expect_error("source model.safetensors: begun with", "modified at 2 ns", "restart",
-                          args=("prepare", source, "-o", self.out))
+        refused = run("prepare", source, "-o", self.out)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("source model.safetensors, modified at: begun with", refused.stderr)
+        self.assertIn('now "1970-01-01 00:00:00.000000002 UTC"', refused.stderr)
+        self.assertIn("restart", refused.stderr)
+        self.every_difference_is_seen(refused.stderr)
         self.assertTrue(self.partial.exists())
         result = run("prepare", source, "-o", self.out, "--restart", "--verify")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
+
+    def every_difference_is_seen(self, text):
+        pairs = re.findall(r'begun with ("[^"]*"|nothing), now ("[^"]*"|nothing)', text)
+        self.assertTrue(pairs, text)
+        for before, now in pairs:
+            self.assertNotEqual(before, now)
+
+    def test_a_change_of_header_size_or_side_file_is_named_with_both(self):
+        source = self.writable_model()
+        self.leave_unfinished(source)
+        size = (source / "config.json").stat().st_size
+        (source / "config.json").write_text((source / "config.json").read_text() + "\n")
+        refused = run("prepare", source, "-o", self.out)
+        self.assertIn(f'source config.json, bytes: begun with "{size}", now "{size + 1}"',
+                      refused.stderr)
+        self.every_difference_is_seen(refused.stderr)
+        rewrite_header(source / "model.safetensors", lambda header, data: (
+            header | {"__metadata__": {"note": "another"}}, data))
+        refused = run("prepare", source, "-o", self.out)
+        self.assertIn("source model.safetensors, hash of the header: begun with", refused.stderr)
+        self.every_difference_is_seen(refused.stderr)
 
     def test_a_change_is_seen_although_the_time_of_modification_is_set_back(self):
         source = self.writable_model()
@@ -89,7 +180,7 @@ class Interrupted(Scratch):
             file.write(b"\x55")
         os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
         self.assertEqual(weights.stat().st_mtime_ns, before.st_mtime_ns)
-        self.expect_error("source model.safetensors: begun with", "changed at",
+        self.expect_error("source model.safetensors, changed at: begun with",
                           args=("prepare", source, "-o", self.out))
 
     def test_other_options_are_refused_by_name(self):
@@ -138,7 +229,7 @@ class Interrupted(Scratch):
                     (self.partial / name).write_bytes(data)
             self.journal.write_text(journal)
             os.utime(source / "config.json", ns=(complete, 2))
-            self.expect_error("source config.json: begun with", "restart drops it",
+            self.expect_error("source config.json, modified at: begun with", "restart drops it",
                               args=("prepare", source, "-o", self.out))
             result = run("prepare", source, "-o", self.out, "--restart")
             self.assertEqual(result.returncode, 0, result.stderr)

@@ -38,7 +38,7 @@ PreparedManifest example() {
   const std::string hash(32, 'a');
   return {.split = {.tensor_ranks = 1, .expert_ranks = 2, .rank = 1},
           .source_hash = hash,
-          .source = {{.name = "model.safetensors", .bytes = 12, .hash = hash}},
+          .source = {{.name = "model.safetensors", .bytes = 12, .hash = hash, .of_header = true}},
           .layers = {layer},
           .files = {{.name = layer.file, .bytes = 34, .hash = hash}}};
 }
@@ -62,6 +62,33 @@ TEST(Manifest, SeedsOfTheFuzzTargetAreRead) {
     ++seeds;
   }
   EXPECT_GT(seeds, 0);
+}
+
+// Of a shard only the header is hashed, which the name says; manifests of before call it xxh3_128.
+TEST(Manifest, NamesTheHashOfAHeader) {
+  PreparedManifest manifest = example();
+  manifest.source.push_back({.name = "config.json", .bytes = 3, .hash = std::string(32, 'b')});
+  const auto names = [](const PreparedManifest& of) {
+    const Json json = manifest_json(of);
+    std::vector<std::string> keys;
+    for (const Json& file : *json.find("source")->find("files")->as_array()) {
+      keys.push_back(file.as_object()->back().first);
+    }
+    return keys;
+  };
+  for (const bool of_header : {true, false}) {
+    manifest.source[0].of_header = of_header;
+    const char* key = of_header ? "header_xxh3_128" : "xxh3_128";
+    EXPECT_EQ(names(manifest), (std::vector<std::string>{key, "xxh3_128"}));
+    const auto back = parsed(manifest_json(manifest).dump());
+    ASSERT_TRUE(back) << back.error().message();
+    EXPECT_EQ(back->source[0].of_header, of_header);
+    EXPECT_EQ(back->source[0].hash, manifest.source[0].hash);
+    EXPECT_EQ(names(*back), names(manifest));
+  }
+  // The output's own files are hashed whole.
+  manifest.files[0].of_header = true;
+  EXPECT_FALSE(parsed(manifest_json(manifest).dump()));
 }
 
 TEST(Manifest, SurvivesJsonExactly) {

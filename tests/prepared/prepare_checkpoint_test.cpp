@@ -167,6 +167,20 @@ TEST_F(PrepareCheckpoint, IsVerifiedAgainstItsSource) {
                 std::to_string(info.bytes) + " (source " + std::to_string(info.bytes) + ")");
 }
 
+// Models of before call the hash of a shard's header that of the file.
+TEST_F(PrepareCheckpoint, ManifestsOfBeforeAreComparedWithTheSource) {
+  ASSERT_TRUE(prepare("out"));
+  PreparedManifest manifest = *read_manifest(folder_ / "out");
+  EXPECT_TRUE(manifest.source[0].of_header);
+  EXPECT_FALSE(manifest.source.back().of_header);
+  for (PreparedFile& file : manifest.source) file.of_header = false;
+  folder_.write("out/fewbit_prepared.json", manifest_json(manifest).dump());
+  const Checkpoint checkpoint = source();
+  const auto pool = *make_thread_pool(1);
+  const auto verified = verify_prepared(folder_ / "out", &checkpoint, nullptr, *pool);
+  EXPECT_TRUE(verified) << verified.error().message();
+}
+
 // Edited with a hash that fits: the source tells.
 TEST_F(PrepareCheckpoint, EveryFieldIsComparedWithTheSource) {
   ASSERT_TRUE(prepare("out"));
