@@ -282,13 +282,30 @@ TEST(ForeignPack, Mxint4HasBlocksOf256ColumnsInTwosComplement) {
   }
 }
 
-// Scales are bytes of 5 exponent and 3 mantissa bits; with the global scale they mean the same.
-TEST(ForeignPack, MarlinNvfp4LosesNothing) {
-  const Case c = nvfp4_case(48, 0.25F);
+// NVFP4 with e4m3 scales from one byte to another, both among those of each matrix.
+Case scaled_case(DType activations, std::uint8_t smallest, std::uint8_t largest) {
+  Case c = nvfp4_case(48, 0.25F);
+  c.problem.activation_dtype = activations;
+  std::mt19937 random(3);
+  for (QuantizedTensor* matrix : {&*c.expert.gate, &c.expert.up, &c.expert.down}) {
+    auto bytes = random_bytes(matrix->n * matrix->k / 16, random);
+    for (auto& byte : bytes) {
+      byte = static_cast<std::uint8_t>(smallest + byte % (largest - smallest + 1));
+    }
+    bytes.front() = smallest;
+    bytes.back() = largest;
+    matrix->scales = owned(DType::f8_e4m3, {matrix->n, matrix->k / 16}, bytes);
+  }
+  return c;
+}
+
+// What the kernels make of scale bytes and of the global scale is what the source has, exactly.
+void check_nvfp4(const Case& c) {
   const auto packed = pack("marlin", c);
   ASSERT_TRUE(packed) << packed.error().message();
   constexpr std::int64_t padded = 64;
-  const double global = std::ldexp(double{packed->at<float>("global_scales", 0)}, -126);
+  const int bias = c.problem.activation_dtype == DType::bf16 ? 126 : 14;
+  const double global = std::ldexp(double{packed->at<float>("global_scales", 0)}, -bias);
   for (std::int64_t r = 0; r < 2 * padded; ++r) {
     const Row row = w13_row(c, r, padded);
     for (std::int64_t k = 0; k < hidden; ++k) {
@@ -301,12 +318,35 @@ TEST(ForeignPack, MarlinNvfp4LosesNothing) {
     for (std::int64_t g = 0; g < hidden / 16; ++g) {
       const int byte = packed->at<std::uint8_t>("w13.scales", g * 2 * padded + place);
       const double value = byte == 0 ? 0 : std::ldexp(1.0 + (byte & 7) / 8.0, (byte >> 3) - 15);
+      // The largest product of a code and its scale is a number of the kernels' f16.
+      ASSERT_LT(value * 6 * std::ldexp(1.0, -14), 65504.0);
       const double want =
           row.matrix != nullptr ? double{scale_at(*row.matrix, row.n, g)} * 0.25 : 0.0;
       ASSERT_EQ(value * global, want) << r << ", " << g;
     }
   }
+  EXPECT_EQ(undone("marlin", c, *packed), "the same");
+}
+
+// Scales are bytes of 5 exponent and 3 mantissa bits; with the global scale they mean the same.
+TEST(ForeignPack, MarlinNvfp4LosesNothing) {
+  check_nvfp4(nvfp4_case(48, 0.25F));
   EXPECT_EQ(error_of("flashinfer_b12x", nvfp4_case(64, 0.25F)), "no error");
+  for (const DType activations : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(dtype_name(activations));
+    // From 2^-9, the smallest that e4m3 has, to 2^-8, 1, 56 and 448; experts of one layer, each
+    // with a factor of its own.
+    for (const std::uint8_t largest : std::initializer_list<std::uint8_t>{0x02, 0x38, 0x66}) {
+      SCOPED_TRACE(largest);
+      check_nvfp4(scaled_case(activations, 0x01, largest));
+    }
+    check_nvfp4(scaled_case(activations, 0x08, 0x6e));
+    check_nvfp4(scaled_case(activations, 0x20, 0x7e));
+    // 2^-9 beside 60 has no byte.
+    EXPECT_THAT(
+        error_of("marlin", scaled_case(activations, 0x01, 0x67)),
+        AllOf(HasSubstr("of w13 would be lost"), HasSubstr("too small beside the largest")));
+  }
 }
 
 TEST(ForeignPack, WhatHasNoLayoutIsRefused) {

@@ -164,6 +164,9 @@ Result<void> pack_packed_fp4(const PackedFp4Form& form, const MoeProblem& proble
   input.gating = sizes.gating;
   input.w13_order = W13Order::gate_up;
   input.activation_dtype = problem.activation_dtype;
+  // Also in f16, where the engines have no factor: 6 * 2^-14 * 57344, the largest product of a code
+  // and its scale, is 21, so larger scales only make products normal that were not.
+  input.factors = W4a16Factors::of_each_expert;
   input.w13 = input_of(source.w13, source.globals[0]);
   input.w2 = input_of(source.w2, source.globals[1]);
   std::array<float, 2> globals{};
