@@ -66,6 +66,20 @@ class Engines(Scratch):
                 self.assertEqual(run("check", out, "--source", source, "--device", device)
                                  .returncode, 0)
 
+    def test_the_table_of_other_engines_says_which_take_bf16_alone(self):
+        docs = (pathlib.Path(__file__).parents[2] / "docs/backends.md").read_text()
+        table = docs[docs.index("## Those of other engines"):docs.index("## What is prepared")]
+        rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+        for engine in ("vllm", "sglang", "flashinfer"):
+            asked = run("explain", "--problem", "Qwen3-30B-A3B/nvfp4", "--engine", engine,
+                        "--device", "sm_100", "--activation-dtype", "f16", "--json")
+            for candidate in json.loads(asked.stdout)["candidates"]:
+                name = candidate["backend"]
+                row, = (row for row in rows if f"`{name}`" in row[1])
+                alone = any(one["needs"] == "activations in bf16" for one in candidate["refusals"])
+                said = row[6].strip().startswith("bf16") and f"but for `{name}`" not in row[6]
+                self.assertEqual(said, alone, f"{name}: {row[6]}")
+
     def test_it_is_said_when_no_number_of_ranks_fits(self):
         source = self.folder / "source"
         write_model(source, layers=1, experts=4, hidden=256, inner=352, form="nvfp4-w4a4")
