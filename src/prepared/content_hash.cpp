@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#if defined(FEWBIT_XXHASH_DISPATCHES)
+#include <xxh_x86dispatch.h>  // puts its functions in place of xxhash.h's
+#endif
 
 #include <algorithm>
 #include <memory>
