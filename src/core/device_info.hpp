@@ -22,9 +22,9 @@ bool isa_includes(IsaLevel isa, IsaLevel level);
 // (names both).
 Result<IsaLevel> isa_in_use(const CpuFeatures& features, const std::optional<std::string>& cap);
 
-// "CPU some CPU", "CUDA device NVIDIA H100", "XPU Arc B580".
 // "12.8" of 128.
 std::string cuda_version_text(int version);
+// "CPU some CPU", "CUDA device NVIDIA H100", "XPU Arc B580".
 std::string device_label(const DeviceInfo& device);
 
 // describe_device() but for "cuda", which asks the driver. built_for lacks what is for GPUs.

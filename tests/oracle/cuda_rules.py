@@ -23,7 +23,8 @@ def up(size, multiple):
 
 
 def is_int4(x):
-    return x.integer or x.key == "gguf"
+    """Of what own_cuda lets through: Q4_0 is the one kind of blocks among it."""
+    return x.integer or x.key == "gguf" and x.blocks == "q4_0"
 
 
 def bytes_needed(x, tokens, sums):
