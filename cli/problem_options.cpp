@@ -116,7 +116,8 @@ void add_any_backend_option(CLI::App& command, std::string& name) {
       backend_names({Engine::fewbit, Engine::vllm, Engine::sglang, Engine::flashinfer});
   command
       .add_option("--backend", name,
-                  "Force the experts' backend (`fewbit backends` lists them): used or refused")
+                  "Force the experts' backend (`fewbit backends`, of other engines `fewbit "
+                  "backends --foreign` lists them): used or refused")
       ->transform(backend_name(std::move(names)));
 }
 
