@@ -76,13 +76,21 @@ constexpr const char* layouts =
     "cpu_f4_lane16_block_scales, cpu_ternary_lane16_block_scales, "
     "cpu_int4_lane16_block_scales, cpu_int8_lane16_block_scales, cpu_f8_lane16_block_scales, "
     "cpu_int4_lane16_zero_points, cpu_int8_lane16_zero_points, row_major";
+// The same without NF3 and blocks of GGUF, which tiles do not take.
+constexpr const char* tile_layouts =
+    "cpu_f4_lane16, cpu_ternary_lane16, cpu_int4_lane16, cpu_int8_lane16, cpu_f8_lane16, "
+    "cpu_f4_lane16_scales, cpu_ternary_lane16_scales, cpu_int4_lane16_scales, "
+    "cpu_int8_lane16_scales, cpu_f8_lane16_scales, cpu_f4_lane16_block_scales, "
+    "cpu_ternary_lane16_block_scales, cpu_int4_lane16_block_scales, "
+    "cpu_int8_lane16_block_scales, cpu_f8_lane16_block_scales, cpu_int4_lane16_zero_points, "
+    "cpu_int8_lane16_zero_points, row_major";
 
 template <IsaLevel level>
 constexpr Backend backend(const char* name, const char* summary, const char* built_for) {
   return {
       .name = name,
       .summary = summary,
-      .layout = layouts,
+      .layout = level == IsaLevel::amx ? tile_layouts : layouts,
       .built_for = built_for,
       .moe_refusals = [](const MoeProblem& problem,
                          const DeviceInfo& device) { return moe_refusals(level, problem, device); },
