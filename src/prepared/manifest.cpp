@@ -188,6 +188,12 @@ std::string hash_of(const Json& content) {
 
 }  // namespace
 
+std::vector<std::string> source_names(const PreparedManifest& manifest) {
+  std::vector<std::string> names;
+  for (const PreparedFile& file : manifest.source) names.push_back(file.name);
+  return names;
+}
+
 std::string buffer_tensor_name(const PreparedLayerInfo& layer, const PlannedBuffer& buffer) {
   return fmt::format("{}.{}:{}", layer.problem.where, buffer.name, buffer.layout);
 }

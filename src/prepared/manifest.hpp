@@ -50,6 +50,8 @@ struct PreparedManifest {
   std::vector<PreparedFile> files;  // all but the manifest itself
 };
 
+std::vector<std::string> source_names(const PreparedManifest& manifest);
+
 // "model.layers.3.mlp.experts.up.codes:cpu_f4_lane16": the tensor of a buffer.
 std::string buffer_tensor_name(const PreparedLayerInfo& layer, const PlannedBuffer& buffer);
 

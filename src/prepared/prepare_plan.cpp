@@ -95,7 +95,8 @@ class Planner {
     for (const int layer : layers) FEWBIT_TRY(add_layer(layer));
     FEWBIT_TRY(add_rest());
     add_tasks();
-    FEWBIT_TRY(plan_.sources, source_files(source_));
+    FEWBIT_TRY(plan_.sources, source_files(source_, again_ == nullptr ? std::vector<std::string>()
+                                                                      : source_names(*again_)));
     FEWBIT_TRY(check_names());
     identify_job();
     return std::move(plan_);

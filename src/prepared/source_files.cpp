@@ -17,6 +17,7 @@
 #include "core/quote.hpp"
 #include "core/utf8.hpp"
 #include "prepared/content_hash.hpp"
+#include "prepared/kept_files.hpp"
 
 namespace fewbit {
 namespace {
@@ -84,7 +85,8 @@ std::vector<std::pair<std::string, std::string>> source_facts(const SourceFile& 
           {file.weights ? "hash of the header" : "hash", file.hash}};
 }
 
-Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
+Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint,
+                                             const std::vector<std::string>& also) {
   std::vector<SourceFile> files;
   const auto shards = checkpoint.shards();
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -93,6 +95,8 @@ Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint) {
   }
   FEWBIT_TRY(const auto sides, side_files(checkpoint.directory()));
   for (const std::filesystem::path& side : sides) {
+    const std::string name = side.filename().string();
+    if (!is_kept_file(name) && std::ranges::find(also, name) == also.end()) continue;
     FEWBIT_TRY(SourceFile file, describe(side, std::nullopt));
     files.push_back(std::move(file));
   }

@@ -121,7 +121,7 @@ Result<std::int64_t> compare_source(const std::filesystem::path& folder,
                                     const PreparedManifest& manifest, const Checkpoint& source,
                                     Tasks& tasks, Executor& executor) {
   FEWBIT_TRY(const Identified identified, identify(source));
-  FEWBIT_TRY(const std::vector<SourceFile> files, source_files(source));
+  FEWBIT_TRY(const std::vector<SourceFile> files, source_files(source, source_names(manifest)));
   const std::string hash = source_hash(files);
   if (hash != manifest.source_hash) {
     return differs(source.directory().string(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -12,6 +13,7 @@
 #include "fewbit/prepare.hpp"
 #include "model/tiny_model.hpp"
 #include "prepared/manifest.hpp"
+#include "prepared/source_files.hpp"
 
 namespace fewbit {
 namespace {
@@ -174,6 +176,50 @@ TEST_F(PrepareCheckpoint, ManifestsOfBeforeAreComparedWithTheSource) {
   EXPECT_TRUE(manifest.source[0].of_header);
   EXPECT_FALSE(manifest.source.back().of_header);
   for (PreparedFile& file : manifest.source) file.of_header = false;
+  folder_.write("out/fewbit_prepared.json", manifest_json(manifest).dump());
+  const Checkpoint checkpoint = source();
+  const auto pool = *make_thread_pool(1);
+  const auto verified = verify_prepared(folder_ / "out", &checkpoint, nullptr, *pool);
+  EXPECT_TRUE(verified) << verified.error().message();
+}
+
+// A text of the source is no part of the model: it may change, also while a run is interrupted.
+TEST_F(PrepareCheckpoint, TextsOfTheSourceStayThere) {
+  folder_.write("source/README.md", "of the source");
+  folder_.write("source/LICENSE", "of the weights");
+  folder_.write("source/generation_config.json", "{}");
+  ASSERT_TRUE(prepare("out"));
+  const auto files = content("out");
+  EXPECT_FALSE(files.contains("README.md"));
+  EXPECT_EQ(files.at("LICENSE"), "of the weights");
+  EXPECT_TRUE(files.contains("generation_config.json"));
+  const auto pool = *make_thread_pool(1);
+  folder_.write("source/README.md", "another");
+  const Checkpoint same = source();
+  EXPECT_TRUE(verify_prepared(folder_ / "out", &same, nullptr, *pool));
+  folder_.write("source/LICENSE", "another");
+  const Checkpoint changed = source();
+  const auto differs = verify_prepared(folder_ / "out", &changed, nullptr, *pool);
+  ASSERT_FALSE(differs);
+  EXPECT_NE(differs.error().what.find("not the source"), std::string::npos);
+}
+
+// Models of before hold every small file.
+TEST_F(PrepareCheckpoint, AManifestOfBeforeWithTextsIsComparedWithTheSource) {
+  folder_.write("source/README.md", "of the source");
+  ASSERT_TRUE(prepare("out"));
+  PreparedManifest manifest = *read_manifest(folder_ / "out");
+  const auto sources = *source_files(source(), {"README.md"});
+  manifest.source_hash = source_hash(sources);
+  manifest.source.clear();
+  for (const SourceFile& file : sources) {
+    manifest.source.push_back(
+        {.name = file.name, .bytes = file.bytes, .hash = file.hash, .of_header = file.weights});
+    if (file.name != "README.md") continue;
+    const auto behind = std::ranges::find(manifest.files, "config.json", &PreparedFile::name);
+    manifest.files.insert(behind, {.name = file.name, .bytes = file.bytes, .hash = file.hash});
+    folder_.write("out/README.md", "of the source");
+  }
   folder_.write("out/fewbit_prepared.json", manifest_json(manifest).dump());
   const Checkpoint checkpoint = source();
   const auto pool = *make_thread_pool(1);
