@@ -208,10 +208,7 @@ Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::s
 
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
   constexpr std::size_t largest = std::size_t{1} << 24;
-  std::error_code ignored;
-  if (!std::filesystem::is_fifo(path, ignored)) {
-    FEWBIT_TRY(expect_regular_file(path));
-  }
+  FEWBIT_TRY(expect_regular_file(path));
   std::ifstream file(path, std::ios::binary);
   if (!file) return Error{ErrorCode::not_found, "can't be opened", path.string()};
   std::string text(largest + 1, '\0');

@@ -253,11 +253,7 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
     return Error{number == ENOENT ? ErrorCode::not_found : ErrorCode::io,
                  std::string("can't be read: ") + std::strerror(number), path.string()};
   };
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return failed(EISDIR);
-  if (!std::filesystem::is_fifo(path, ignored)) {
-    FEWBIT_TRY(expect_regular_file(path));
-  }
+  FEWBIT_TRY(expect_regular_file(path));
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return failed(errno);
   std::string text;

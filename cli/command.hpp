@@ -102,7 +102,8 @@ std::vector<std::string> backend_names(std::initializer_list<Engine> engines);
 // One of them; its error names the nearest one, not all.
 CLI::Validator backend_name(std::vector<std::string> names);
 Result<DType> parse_activation_dtype(const std::string& name);
-// A file or a pipe as a whole; other devices have no end. Error limit: more than `largest` bytes.
+// A regular file as a whole: opening a FIFO waits for a writer, devices have no end. Errors
+// invalid_argument (another kind of file), limit (more than `largest` bytes), not_found, io.
 Result<std::string> read_text_file(const std::filesystem::path& path,
                                    std::size_t largest = std::size_t{1} << 30);
 // Of files that hold shapes or timings.

@@ -6,6 +6,7 @@ usage: bad_input_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
 import os
+import pathlib
 import shutil
 import signal
 import struct
@@ -209,16 +210,36 @@ class BadInput(Copy):
             (self.model / name).unlink()
             (self.model / name).write_bytes(kept)
 
-    def test_a_device_is_no_text_and_no_list(self):
-        for arguments in [
-            ("bench", "--compare", "/dev/zero"),
-            ("bench", "--shapes", "/dev/zero"),
-            ("eval", self.model, "--text", "/dev/zero"),
-        ]:
-            result = run(*arguments)
-            self.assertNotEqual(result.returncode, 0, arguments)
-            self.assertIn("/dev/zero", result.stderr)
-            self.assertIn("expected a regular file, found a device", result.stderr)
+    def test_what_has_no_end_is_no_text_and_no_list(self):
+        pipe = self.folder / "pipe"  # nobody writes: who opens it waits
+        os.mkfifo(pipe)
+        for path, kind in ((pathlib.Path("/dev/zero"), "a device"), (pipe, "a FIFO")):
+            for arguments in [
+                ("bench", "--compare", path),
+                ("bench", "--shapes", path),
+                ("eval", self.model, "--text", path),
+                ("explain", "--problems", path, "--problem", "x"),
+                ("check", path),
+                ("inspect", path),
+            ]:
+                result = subprocess.run([FEWBIT, *map(str, arguments)], capture_output=True, text=True,
+                                        timeout=60)
+                self.assertNotEqual(result.returncode, 0, arguments)
+                self.assertIn(str(path), result.stderr)
+                self.assertIn(f"expected a regular file, found {kind}", result.stderr, arguments)
+
+    def test_a_pipe_is_no_file_of_a_model(self):
+        for name in sorted(path.name for path in self.model.iterdir()):
+            kept = (self.model / name).read_bytes()
+            (self.model / name).unlink()
+            os.mkfifo(self.model / name)
+            for command in ("check", "inspect", "eval", "prepare"):
+                more = {"eval": ("--text", __file__), "prepare": ("-o", self.folder / "out")}.get(command, ())
+                subprocess.run([FEWBIT, command, self.model, *map(str, more)], capture_output=True,
+                               timeout=60)  # ends, whatever it says
+                shutil.rmtree(self.folder / "out", ignore_errors=True)
+            (self.model / name).unlink()
+            (self.model / name).write_bytes(kept)
 
     def test_a_list_of_shapes_is_small(self):
         big = self.folder / "big.json"
