@@ -41,6 +41,10 @@ struct LayerShape {
 // its name, the others as name/scheme. Errors: not_found, corrupt (file, line and what is wrong).
 Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where);
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path);
+// "Qwen3-30B-A3B/nf3", in any case of letters; the first kind of a model with or without its name.
+// Error invalid_argument: what was meant, or all names.
+Result<LayerShape> find_shape(const std::vector<LayerShape>& shapes, std::string_view name);
+std::string names_of(const std::vector<LayerShape>& shapes);
 
 struct LayerBenchOptions {
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 128, 512};

@@ -117,9 +117,10 @@ void add_backends(CLI::App& app, int& exit_code) {
                     "Those of vLLM, SGLang and FlashInfer, which fewbit knows but does not run");
   add_json_option(*command, *options);
   command->footer(
-      "Usable: on that machine, whatever the layer. Layouts are what `prepare --backend NAME` can "
-      "write, as its output\nand `inspect` of a prepared model name them (docs/backends.md); "
-      "--json lists them all.\n"
+      "Usable: on that machine, whatever the layer. Layouts are what `prepare --backend NAME` can\n"
+      "write, as its output and `inspect` of a prepared model name them (docs/backends.md); "
+      "--json\n"
+      "lists them all.\n"
       "Examples:\n  fewbit backends\n  fewbit backends --device cpu:generic\n"
       "  fewbit backends --foreign --device sm_90");
   set_body(*command, *options, exit_code, [options] { return run_backends(*options); });

@@ -2,15 +2,12 @@
 // fewbit bench [SHAPE…]: this machine's limits, and MoE layers of named shapes against them.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "bench/measure.hpp"
 #include "bench_page.hpp"
 #include "bench_shapes.hpp"
 #include "command.hpp"
-#include "core/ascii.hpp"
-#include "core/nearest.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -29,12 +26,6 @@ struct Options : CommonOptions {
 // Where the error of a name that the command line gave stands.
 constexpr const char* unknown_shape = "bench SHAPE";
 
-std::string known_names(const std::vector<bench::LayerShape>& shapes) {
-  std::string text;
-  for (const bench::LayerShape& shape : shapes) text += (text.empty() ? "" : ", ") + shape.name;
-  return text;
-}
-
 Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
   FEWBIT_TRY(const std::vector<bench::LayerShape> all,
              options.file.empty() ? bench::parse_shapes(bench_shapes, "built-in shapes")
@@ -47,27 +38,16 @@ Result<std::vector<bench::LayerShape>> chosen_shapes(const Options& options) {
   }
   std::vector<bench::LayerShape> out;
   for (const std::string& name : names) {
-    const auto it = std::ranges::find(all, lower_ascii(name), [](const bench::LayerShape& shape) {
-      return lower_ascii(shape.name);
-    });
-    if (it == all.end()) {
-      std::vector<std::string> known;
-      known.reserve(all.size());
-      for (const bench::LayerShape& shape : all) known.push_back(shape.name);
-      const std::string meant = did_you_mean(name, known);
-      return Error{ErrorCode::invalid_argument,
-                   "no shape '" + name + "'" +
-                       (meant.empty() ? ", known: " + known_names(all) : meant + " (--list: all)"),
-                   unknown_shape};
-    }
-    out.push_back(*it);
+    const auto shape = bench::find_shape(all, name);
+    if (!shape) return Error{shape.error().code, shape.error().what, unknown_shape};
+    out.push_back(*shape);
   }
   return out;
 }
 
 void list_shapes(const Options& options, const std::vector<bench::LayerShape>& shapes) {
   if (!options.json) {
-    print_out("{}\n", Lines{known_names(shapes)});
+    print_out("{}\n", Lines{bench::names_of(shapes)});
     return;
   }
   Json names{Json::Array{}};
@@ -176,9 +156,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(
-      "Weights are random and larger than the caches; read bandwidth and multiply-add peak are "
-      "measured in the same run. With --device cuda the layers' arguments are on the card, "
-      "a\ngraph holds a call on each copy, and the limit is what a copy on it moves.\n"
+      "Weights are random and larger than the caches; read bandwidth and multiply-add peak are\n"
+      "measured in the same run. With --device cuda the layers' arguments are on the card, a\n"
+      "graph holds a call on each copy, and the limit is what a copy on it moves.\n"
       "Ctrl-C ends it with what was measured so far.\n"
       "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json > before.json\n"
       "  fewbit bench gpt-oss-20b --tokens 1,64 --compare before.json");

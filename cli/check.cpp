@@ -389,8 +389,8 @@ void add_check(CLI::App& app, int& exit_code) {
   add_device_option(*command, options->device);
   add_json_option(*command, *options);
   command->footer(
-      "The last line says whether the files are fine and what can run them; exit code 1 when there "
-      "is a warning or an error in them.\n"
+      "The last line says whether the files are fine and what can run them; exit code 1 when\n"
+      "there is a warning or an error in them.\n"
       "Examples:\n  fewbit check models/tiny-moe\n"
       "  fewbit check DIR --json | jq '.findings[] | .rule'");
   set_body(*command, *options, exit_code, [options] { return run_check(*options); });

@@ -205,7 +205,7 @@ CLI::Validator number_between(double low, double high) {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool number = error == std::errc{} && end == text.data() + text.size();
         if (!number) return "'" + text + "' is no number, expected " + range;
-        return value >= low && value <= high ? "" : text + " is not " + range;
+        return value >= low && value <= high ? "" : text + " is out of range, expected " + range;
       },
       range);
 }
@@ -234,8 +234,8 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
         const bool number =
             error != std::errc::invalid_argument && end == text.data() + text.size();
         if (!number) return "'" + text + "' is no whole number, expected " + range;
-        return error == std::errc{} && value >= low && value <= high ? ""
-                                                                     : text + " is not " + range;
+        const bool fits = error == std::errc{} && value >= low && value <= high;
+        return fits ? "" : text + " is out of range, expected " + range;
       },
       range);
 }

@@ -98,7 +98,7 @@ Result<Answer> answer(const Options& options) {
   FEWBIT_TRY(out.parallel, options.spread.parallel());
   const Dealing dealing = dealing_of(out.engine, out.whole);
   const auto possible = rank_problem(out.whole, out.parallel, dealing);
-  if (!possible) return as_usage(possible.error(), "--tp, --ep");
+  if (!possible) return ranks_by_option(possible.error());
   FEWBIT_TRY(out.selection, examine_spread(out.whole, out.parallel, out.device, out.engine));
   const auto choice =
       select_spread(out.whole, out.parallel, out.device, {options.backend, out.engine});

@@ -98,16 +98,6 @@ Json report_json(const Options& options, const PrepareReport& report) {
   return out;
 }
 
-// An error of ranks that the experts can't be dealt to is one of the option that asked for them.
-Error told_by_option(const Error& error) {
-  if (error.code != ErrorCode::invalid_argument) return error;
-  for (const auto& [field, option] :
-       {std::pair{" tensor_ranks", "--tp"}, {" expert_ranks", "--ep"}, {" rank", "--rank"}}) {
-    if (error.where.ends_with(field)) return as_usage(error, option);
-  }
-  return error;
-}
-
 // Preparing knows more models than there are decoders.
 void print_note(const Checkpoint& source, const PrepareReport& report) {
   const Backend* backend = find_backend(report.backend.substr(0, report.backend.find(',')));
@@ -146,7 +136,7 @@ Result<int> run_prepare(Options& options) {
   options.prepare.progress = preparing.callback();
   options.prepare.verify_progress = verifying.callback();
   const auto report = prepare_checkpoint(source, options.output, options.prepare, *pool);
-  if (!report) return told_by_option(report.error());
+  if (!report) return ranks_by_option(report.error());
   if (options.json) {
     print_json(report_json(options, *report));
   } else {

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <utility>
+
 #include "named_problems.hpp"
 #include "select/select.hpp"
 
@@ -109,6 +112,20 @@ void add_spread_options(CLI::App& command, SpreadOptions& options) {
   command.add_option("--ep", options.expert, "Ranks that hold different experts")
       ->check(whole_number(1, 1 << 16));
   add_exchange_option(command, options.exchange);
+}
+
+Error ranks_by_option(const Error& error) {
+  if (error.code != ErrorCode::invalid_argument) return error;
+  constexpr std::string_view of_rank = " rank";
+  constexpr std::pair<std::string_view, const char*> options[] = {
+      {" tensor_ranks", "--tp"}, {" expert_ranks", "--ep"}, {of_rank, "--rank"}};
+  for (const auto& [field, option] : options) {
+    if (!error.where.ends_with(field)) continue;
+    const std::string layer = error.where.substr(0, error.where.size() - field.size());
+    // Which ranks there are is the same for every layer.
+    return Error{error.code, field == of_rank ? error.what : layer + ": " + error.what, option};
+  }
+  return error;
 }
 
 void add_any_backend_option(CLI::App& command, std::string& name) {

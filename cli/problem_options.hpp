@@ -26,6 +26,9 @@ struct SpreadOptions {
 };
 void add_spread_options(CLI::App& command, SpreadOptions& options);
 
+// An error of ranks that a layer can't be dealt to is one of the option that asked for them.
+Error ranks_by_option(const Error& error);
+
 // --backend, of any engine.
 void add_any_backend_option(CLI::App& command, std::string& name);
 

@@ -7,6 +7,7 @@
 
 #include "canonical/storage.hpp"
 #include "core/checked.hpp"
+#include "core/counted.hpp"
 #include "select/split_axis.hpp"
 
 namespace fewbit {
@@ -24,19 +25,16 @@ Result<void> check_ranks(const PrepareSplit& split, const std::string& layer) {
   }
   const std::int64_t ranks = std::int64_t{split.tensor_ranks} * split.expert_ranks;
   if (split.rank >= 0 && split.rank < ranks) return {};
-  return bad(layer + " rank",
-             fmt::format("rank {} of {} tensor ranks * {} expert ranks, expected 0 to {}",
-                         split.rank, split.tensor_ranks, split.expert_ranks, ranks - 1));
+  return bad(layer + " rank", fmt::format("rank {}, but {} x {} are {}; legal: {}", split.rank,
+                                          counted(split.tensor_ranks, "tensor rank"),
+                                          counted(split.expert_ranks, "expert rank"), ranks,
+                                          ranks == 1 ? "0" : fmt::format("0 to {}", ranks - 1)));
 }
 
-Result<CutPart> deal(const Cut& cut, Dealing dealing, int rank, const char* what,
+Result<CutPart> deal(const Cut& cut, Dealing dealing, int rank, const char* parts,
                      const std::string& where) {
   if (can_deal(cut, dealing)) return dealt_part(cut, dealing, rank);
-  const bool even = dealing == Dealing::even;
-  const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
-  return bad(where, fmt::format("{} {}{} can't be dealt {}to {} ranks, expected {} ranks", cut.size,
-                                what, runs, even ? "evenly " : "", cut.ranks,
-                                legal_ranks_text(cut.size, cut.unit, dealing)));
+  return bad(where, undealt_text(cut, dealing, parts));
 }
 
 std::vector<float> part(const std::vector<float>& bias, const ExpertSlice& slice) {

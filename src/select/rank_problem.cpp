@@ -77,16 +77,14 @@ Cuts cuts_of(const MoeProblem& whole, const Parallel& parallel, Dealing dealing,
 }
 
 Result<void> check_deal(const MoeProblem& whole, const Cuts& cuts) {
-  const auto check = [&](const char* name, const Cut& cut, Dealing dealing) -> Result<void> {
+  const auto check = [&](const Cut& cut, Dealing dealing, const char* parts,
+                         const char* field) -> Result<void> {
     if (can_deal(cut, dealing)) return {};
-    const std::string runs = cut.unit > 1 ? fmt::format(" in runs of {}", cut.unit) : "";
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} {}{} over {} ranks, expected one of {}", name, cut.size, runs,
-                             cut.ranks, legal_ranks_text(cut.size, cut.unit, dealing)),
-                 whole.where};
+    return Error{ErrorCode::invalid_argument, undealt_text(cut, dealing, parts),
+                 whole.where + field};
   };
-  FEWBIT_TRY(check("intermediate_size", cuts.features, cuts.dealing));
-  return check("num_experts", cuts.experts, of_experts(cuts.dealing));
+  FEWBIT_TRY(check(cuts.features, cuts.dealing, "intermediate features", " tensor_ranks"));
+  return check(cuts.experts, of_experts(cuts.dealing), "experts", " expert_ranks");
 }
 
 void refuse_features(const Backend& backend, const Cut& cut, Dealing dealing,

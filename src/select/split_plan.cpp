@@ -171,6 +171,25 @@ std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing deali
   return ranks_text(legal);
 }
 
+std::string undealt_text(const Cut& cut, Dealing dealing, std::string_view parts) {
+  const std::int64_t units = ceil_div(cut.size, cut.unit);
+  const std::string runs =
+      cut.unit > 1 ? fmt::format("they are {} of {}, ", counted(units, "run"), cut.unit) : "";
+  const std::string legal = legal_ranks_text(cut.size, cut.unit, dealing);
+  const std::string what =
+      fmt::format("{} can't share {} {}", counted(cut.ranks, "rank"), cut.size, parts);
+  if (dealing == Dealing::whole_units) {
+    return fmt::format("{}: {}at least one a rank; legal: {}", what, runs, legal);
+  }
+  if (cut.ranks < 1 || cut.size % cut.ranks == 0) {
+    return fmt::format("{}: {}{} a rank, which leaves none for the last; legal: {}", what, runs,
+                       ceil_div<std::int64_t>(units, std::max(cut.ranks, 1)), legal);
+  }
+  return fmt::format("{} equally: {} / {} = {:g}; legal{}: {}", what, cut.size, cut.ranks,
+                     static_cast<double>(cut.size) / cut.ranks,
+                     cut.unit > 1 ? fmt::format(", in whole runs of {}", cut.unit) : "", legal);
+}
+
 SplitFit fit_of(const Cut& cut) {
   if (cut.ranks == 1) return SplitFit::even;
   if (cut.size % cut.ranks == 0 && cut.size / cut.ranks % cut.unit == 0) return SplitFit::even;

@@ -56,6 +56,10 @@ CutPart dealt_part(const Cut& cut, Dealing dealing, int rank);
 std::int64_t dealt_size(const Cut& cut, Dealing dealing, int rank);
 // All numbers of ranks that a dimension can be dealt to, whole units.
 std::string legal_ranks_text(std::int64_t size, std::int64_t unit, Dealing dealing);
+// Why a dimension can't be dealt, and to how many ranks it can: "9 ranks can't share 128
+// intermediate features: they are 8 runs of 16, at least one a rank; legal: 1 to 8".
+// Precondition: not can_deal.
+std::string undealt_text(const Cut& cut, Dealing dealing, std::string_view parts);
 
 // "1536 / 8 = 192, 1.5 groups of 128; 12 whole groups can be dealt as 4 x 2 and 4 x 1".
 std::string cut_text(const Cut& cut, std::string_view unit_name);

@@ -73,6 +73,20 @@ TEST(NamedShapes, AreReadable) {
   EXPECT_GE(shapes->size(), 6U);
 }
 
+TEST_F(ShapesFile, TheFirstKindOfWeightsIsFoundByItsNameToo) {
+  const auto shapes = read("Wide 256 128 16 4 silu renormalize nvfp4,mxfp4\n");
+  ASSERT_TRUE(shapes) << shapes.error().message();
+  for (const char* name : {"Wide", "wide/nvfp4", "WIDE/NVFP4"}) {
+    const auto found = find_shape(*shapes, name);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(found->name, "Wide");
+    EXPECT_EQ(found->scheme, "nvfp4");
+  }
+  EXPECT_EQ(find_shape(*shapes, "wide/mxfp4")->scheme, "mxfp4");
+  EXPECT_THAT(find_shape(*shapes, "wide/nvfp5").error().what, HasSubstr("mean Wide/nvfp4?"));
+  EXPECT_THAT(find_shape(*shapes, "other").error().what, HasSubstr("known: Wide, Wide/mxfp4"));
+}
+
 TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
   const LayerShape shape{.name = "small",
                          .hidden_size = 64,

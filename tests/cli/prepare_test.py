@@ -95,11 +95,11 @@ class Slices(Scratch):
                               args=("eval", out, "--text", MODEL / "README.md"))
 
     def test_ranks_that_get_nothing_are_refused_with_the_legal_ones(self):
-        self.expect_error("128 intermediate features in runs of 16 can't be dealt to 9 ranks",
-                          "1 to 8 ranks", args=("prepare", MODEL, "-o", self.out, "--tp", 9), code=2)
-        self.expect_error("16 experts can't be dealt to 17 ranks",
+        self.expect_error("9 ranks can't share 128 intermediate features: they are 8 runs of 16, at least one a rank; "
+                          "legal: 1 to 8\n", args=("prepare", MODEL, "-o", self.out, "--tp", 9), code=2)
+        self.expect_error("17 ranks can't share 16 experts: at least one a rank; legal: 1 to 16\n",
                           args=("prepare", MODEL, "-o", self.out, "--ep", 17), code=2)
-        self.expect_error("rank 2 of 2 tensor ranks",
+        self.expect_error("rank 2, but 2 tensor ranks x 1 expert rank are 2; legal: 0 to 1\n",
                           args=("prepare", MODEL, "-o", self.out, "--tp", 2, "--rank", 2), code=2)
         self.nothing_left()
 
@@ -153,12 +153,12 @@ class ActOrder(Scratch):
                                 "vllm").stdout)
         self.expect_error(need, "marlin takes 1, 2, 4 tensor ranks",
                           args=("prepare", source, "-o", self.out, "--tp", 8, *self.MARLIN))
-        self.expect_error("256 in runs of 8 over 3 ranks, expected one of 1, 2, 4, 8, 16, 32",
-                          args=("explain", source, "--tp", 3, *self.MARLIN, "--engine", "vllm"),
+        undealt = ("3 ranks can't share 256 intermediate features equally: 256 / 3 = 85.3333; "
+                   "legal, in whole runs of 8: 1, 2, 4, 8, 16, 32\n")
+        self.expect_error(undealt, args=("explain", source, "--tp", 3, *self.MARLIN, "--engine", "vllm"),
                           code=2)
-        self.expect_error("256 intermediate features in runs of 8 can't be dealt evenly to 3 ranks, "
-                          "expected 1, 2, 4, 8, 16, 32 ranks",
-                          args=("prepare", source, "-o", self.out, "--tp", 3, *self.MARLIN), code=2)
+        self.expect_error(undealt, args=("prepare", source, "-o", self.out, "--tp", 3, *self.MARLIN),
+                          code=2)
         self.nothing_left()
         # Whole words dealt unevenly, as our own kernels take them.
         self.prepared("--tp", 3, "--rank", 2, "--backend", "reference", "--verify", source=source)

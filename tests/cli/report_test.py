@@ -140,7 +140,7 @@ class Reports(unittest.TestCase):
                     self.assertEqual(run("prepare", MODEL, *args).returncode == 0, fits)
         self.assertIn("whole model, TP 3: not the whole model; its experts alone unevenly",
                       run("explain", MODEL, "--tp", 3).stdout)
-        self.assertIn("intermediate_size 128 in runs of 16 over 16 ranks, expected one of 1 to 8",
+        self.assertIn("16 ranks can't share 128 intermediate features: they are 8 runs of 16, at least one a rank; legal: 1 to 8",
                       run("explain", MODEL, "--tp", 16).stderr)
 
     def test_explain_lists_backends_with_reference_last(self):
@@ -192,7 +192,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(report["problem"]["intermediate_size"], 384)
         self.assertEqual(report["chosen"], "marlin")
         wrong = run(*args, "--device", "sm_80", "--tp", "5")
-        self.assertIn("intermediate_size 768 in runs of 128 over 5 ranks, expected one of 1 to 3, 6",
+        self.assertIn("5 ranks can't share 768 intermediate features equally: 768 / 5 = 153.6; legal, in whole runs of 128: 1 to 3, 6",
                       wrong.stderr)
         self.assertIn("known: Qwen3-30B-A3B, ", run("explain", "--problem", "x").stderr)
         shapes = pathlib.Path(__file__).parents[1] / "problems/moe_layers.txt"

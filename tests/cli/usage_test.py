@@ -110,6 +110,18 @@ class Usage(unittest.TestCase):
             lines = run(command, "--help").stdout.splitlines()
             self.assertLessEqual(max(map(len, lines)), 240, command)
 
+    def test_paragraphs_of_help_are_broken_where_a_line_is_full(self):
+        for command in ("check", "inspect", "explain", "prepare", "quantize", "convert", "eval",
+                        "generate", "bench", "cpu", "backends"):
+            lines = run(command, "--help").stdout.splitlines()[1:]
+            for line, after in zip(lines, lines[1:] + [""]):
+                if not line or line[0] == " " or line.startswith("Usage"):
+                    continue
+                self.assertLessEqual(len(line), 100, f"{command}: {line}")
+                goes_on = after and after[0] != " " and line[-1] not in ".:;" and not line.endswith("Options:")
+                if goes_on:
+                    self.assertGreater(len(line), 70, f"{command}: {line}")
+
     def test_what_was_mistyped_is_named_with_what_was_meant(self):
         for args, texts in (
             (("inspct", MODEL), ("no command 'inspct'; did you mean inspect? known: ",)),
@@ -127,7 +139,7 @@ class Usage(unittest.TestCase):
             (("generate", MODEL, "--prompt", "x", "--max-tokens", "abc"),
              ("'abc' is no whole number, expected 1 to ",)),
             (("generate", MODEL, "--prompt", "x", "--temperature", "warm"), ("'warm' is no number",)),
-            (("eval", MODEL, "--text", "x", "--window", "0"), ("0 is not 1 to ",)),
+            (("eval", MODEL, "--text", "x", "--window", "0"), ("0 is out of range, expected 1 to ",)),
         ):
             result = run(*args)
             self.assertEqual((result.returncode, result.stdout), (2, ""), args)
@@ -165,15 +177,17 @@ class Usage(unittest.TestCase):
             (2, ("convert", MODEL, "-o", "x", "--to", "int8"), {}, ["int8", "bf16"]),
             (2, ("explain", "--problem", "nope"), {}, ["nope", "Mixtral-8x7B"]),
             (2, ("explain", "--problem", "Mixtral-8x7B/nope"), {}, ["nope", "awq-int4-g128"]),
-            (2, ("explain", MODEL, "--tp", "16"), {}, ["128", "1 to 8"]),
-            (2, ("explain", MODEL, "--engine", "vllm", "--tp", "3"), {}, ["128", "1, 2, 4, 8"]),
-            (2, ("explain", MODEL, "--ep", "17"), {}, ["16 over 17", "1 to 16"]),
+            (2, ("explain", MODEL, "--tp", "16"), {}, ["--tp: layer 0: 16 ranks can't share 128 intermediate features: they are 8 runs of 16, "
+                                                     "at least one a rank; legal: 1 to 8\n"]),
+            (2, ("explain", MODEL, "--engine", "vllm", "--tp", "3"), {}, ["--tp", "3 ranks can't share 128 intermediate features equally: 128 / 3 = 42.6667; "
+                                                                          "legal, in whole runs of 16: 1, 2, 4, 8\n"]),
+            (2, ("explain", MODEL, "--ep", "17"), {}, ["--ep: layer 0: 17 ranks can't share 16 experts: at least one a rank; legal: 1 to 16\n"]),
             (2, ("explain", MODEL, "--layer", "6"), {}, ["--layer", "6 layers"]),
             (2, ("inspect", MODEL, "nope"), {}, ["'nope'", "fewbit inspect"]),
-            (2, ("prepare", MODEL, "-o", "x", "--rank", "4"), {}, ["rank 4", "0 to 0"]),
+            (2, ("prepare", MODEL, "-o", "x", "--rank", "4"), {}, ["--rank: ", "rank 4, but 1 tensor rank x 1 expert rank are 1; legal: 0\n"]),
             (2, ("prepare", MODEL, "-o", "x", "--tp", "2", "--ep", "2", "--rank", "4"), {},
-             ["rank 4", "0 to 3"]),
-            (2, ("prepare", MODEL, "-o", "x", "--tp", "16"), {}, ["--tp", "expected 1 to 8 ranks"]),
+             ["rank 4, but 2 tensor ranks x 2 expert ranks are 4; legal: 0 to 3\n"]),
+            (2, ("prepare", MODEL, "-o", "x", "--tp", "16"), {}, ["--tp: ", "16 ranks can't share 128 intermediate features", "legal: 1 to 8\n"]),
             (2, ("prepare", MODEL, "-o", "x", "--ep", "17"), {}, ["--ep", "1 to 16"]),
             (2, ("prepare", MODEL, "-o", "x", "--device", "tpu"), {}, ["tpu", "cpu:avx2"]),
             (2, ("check", MODEL, "--source", MODEL), {}, ["--source"]),

@@ -124,23 +124,22 @@ TEST(ExpertSlice, RefusesRanksThatGetNothingAndSaysHowManyThereCanBe) {
   };
   EXPECT_EQ(text({.tensor_ranks = 5, .expert_ranks = 4, .rank = 19}), "fits");
   EXPECT_EQ(text({.tensor_ranks = 6, .expert_ranks = 1, .rank = 0}),
-            "layer 3 tensor_ranks: 80 intermediate features in runs of 16 can't be dealt to 6 "
-            "ranks, expected 1 "
-            "to 5 ranks");
-  EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 5, .rank = 0}),
-            "layer 3 expert_ranks: 4 experts can't be dealt to 5 ranks, expected 1 to 4 ranks");
+            "layer 3 tensor_ranks: 6 ranks can't share 80 intermediate features: they are 5 runs "
+            "of 16, at least one a rank; legal: 1 to 5");
+  EXPECT_EQ(
+      text({.tensor_ranks = 1, .expert_ranks = 5, .rank = 0}),
+      "layer 3 expert_ranks: 5 ranks can't share 4 experts: at least one a rank; legal: 1 to 4");
   EXPECT_EQ(text({.tensor_ranks = 2, .expert_ranks = 2, .rank = 4}),
-            "layer 3 rank: rank 4 of 2 tensor ranks * 2 expert ranks, expected 0 to 3");
+            "layer 3 rank: rank 4, but 2 tensor ranks x 2 expert ranks are 4; legal: 0 to 3");
   EXPECT_NE(text({.tensor_ranks = 0, .expert_ranks = 1, .rank = 0}), "fits");
   // As engines cut; a group that is cut is for their backends to refuse.
   EXPECT_EQ(text({.tensor_ranks = 4, .expert_ranks = 2, .rank = 7}, Dealing::even), "fits");
   EXPECT_EQ(text({.tensor_ranks = 3, .expert_ranks = 1, .rank = 0}, Dealing::even),
-            "layer 3 tensor_ranks: 80 intermediate features in runs of 16 can't be dealt evenly to "
-            "3 ranks, "
-            "expected 1, 5 ranks");
-  EXPECT_EQ(
-      text({.tensor_ranks = 1, .expert_ranks = 3, .rank = 0}, Dealing::even),
-      "layer 3 expert_ranks: 4 experts can't be dealt evenly to 3 ranks, expected 1, 2, 4 ranks");
+            "layer 3 tensor_ranks: 3 ranks can't share 80 intermediate features equally: 80 / 3 = "
+            "26.6667; legal, in whole runs of 16: 1, 5");
+  EXPECT_EQ(text({.tensor_ranks = 1, .expert_ranks = 3, .rank = 0}, Dealing::even),
+            "layer 3 expert_ranks: 3 ranks can't share 4 experts equally: 4 / 3 = 1.33333; legal: "
+            "1, 2, 4");
 }
 
 struct Example {

@@ -51,13 +51,15 @@ TEST(RankProblem, IsOneEvenShare) {
 TEST(RankProblem, SizesThatDoNotDivideAreRefusedWithThoseThatDo) {
   const auto tensor = rank_problem(layer(352, "nvfp4"), {.tensor = 3});
   ASSERT_FALSE(tensor);
-  EXPECT_EQ(tensor.error().message(),
-            "layer 3: intermediate_size 352 in runs of 16 over 3 ranks, expected one of 1, 2, 11, "
-            "22");
+  EXPECT_EQ(
+      tensor.error().message(),
+      "layer 3 tensor_ranks: 3 ranks can't share 352 intermediate features equally: 352 / 3 = "
+      "117.333; legal, in whole runs of 16: 1, 2, 11, 22");
   const auto expert = rank_problem(layer(352, "nvfp4"), {.expert = 16});
   ASSERT_FALSE(expert);
   EXPECT_EQ(expert.error().message(),
-            "layer 3: num_experts 8 over 16 ranks, expected one of 1, 2, 4, 8");
+            "layer 3 expert_ranks: 16 ranks can't share 8 experts equally: 8 / 16 = 0.5; legal: "
+            "1, 2, 4, 8");
 }
 
 // What check, explain and prepare say is one thing: whole groups, the first ranks one more.
@@ -70,7 +72,8 @@ TEST(RankProblem, WholeUnitsAreDealtUnevenly) {
   const auto sixteen = rank_problem(whole, {.tensor = 16}, Dealing::whole_units);
   ASSERT_FALSE(sixteen);
   EXPECT_EQ(sixteen.error().message(),
-            "layer 3: intermediate_size 128 in runs of 16 over 16 ranks, expected one of 1 to 8");
+            "layer 3 tensor_ranks: 16 ranks can't share 128 intermediate features: they are 8 runs "
+            "of 16, at least one a rank; legal: 1 to 8");
   EXPECT_EQ(rank_problem(layer(200, "nvfp4"), {}, Dealing::whole_units)->intermediate_size, 200);
 }
 
@@ -159,11 +162,13 @@ TEST(LegalSplits, MxFp4OfGptOssIsPaddedToWholeGroups) {
   EXPECT_EQ(share(4), "736");
   EXPECT_EQ(share(8), "384");
   // 15 shares of 6 groups are all there are; 7 does not divide 2880.
-  EXPECT_EQ(
-      share(16),
-      "layer 3: intermediate_size 2880 in runs of 32 over 16 ranks, expected one of 1 to 6, 8 "
-      "to 10, 12, 15, 18, 30, 45, 90");
-  EXPECT_THAT(share(7), HasSubstr("2880 in runs of 32 over 7 ranks"));
+  EXPECT_EQ(share(16),
+            "layer 3 tensor_ranks: 16 ranks can't share 2880 intermediate features: they are 90 "
+            "runs of 32, 6 a rank, which leaves none for the last; legal: 1 to 6, 8 to 10, 12, 15, "
+            "18, 30, 45, 90");
+  EXPECT_THAT(share(7),
+              HasSubstr("7 ranks can't share 2880 intermediate features equally: 2880 / 7 "
+                        "= 411.429; legal, in whole runs of 32: 1 to 6, 8 to 10"));
   EXPECT_EQ(tensor_sizes("marlin", whole, "sm_90"), (std::vector<int>{1, 2, 4, 8}));
   EXPECT_EQ(tensor_sizes("flashinfer_trtllm_mxfp4", whole, "sm_100"),
             (std::vector<int>{1, 2, 4, 8}));
