@@ -94,7 +94,9 @@ Level negative_level(const Scheme& scheme, bool auto_round) {
 class ModuleScales {
  public:
   ModuleScales(Validation& validation, const Module& module)
-      : validation_(validation), module_(module) {}
+      : validation_(validation),
+        module_(module),
+        global_known_(!module.scheme.scale || !module.scheme.scale->has_global) {}
 
   void run() {
     if (module_.scheme.producer == Producer::bitsandbytes) {
@@ -192,6 +194,7 @@ class ModuleScales {
            erased > 0 ? fmt::format("zero, {} weights erased", erased) : "zero");
     if (dtype_bits(info.dtype) > 8) check_exponents(info, counts);
     if (counts.has_number()) {
+      numbers_ = true;
       largest_ = std::max({largest_, double(counts.largest), -double(counts.smallest)});
     }
     if (module_.experts > 1) keep_experts(info, per_expert_);
@@ -210,7 +213,12 @@ class ModuleScales {
   }
 
   void check_global(const TensorInfo& info, const ScaleCounts& counts) {
+    global_known_ = false;  // until it is seen that there is nothing wrong with it
     const float value = counts.has_number() ? counts.smallest : std::nanf("");
+    const bool ternary = module_.scheme.producer == Producer::ternary;
+    divides_ = ternary || (module_.scheme.scale &&
+                           module_.scheme.scale->global_direction == ScaleDirection::divide);
+    if (module_.experts > 1) keep_experts(info, per_expert_global_);
     if (counts.not_finite > 0 || counts.negative > 0) {
       add(Level::error, "global-scale-value", info,
           counts.not_finite > 0
@@ -219,9 +227,6 @@ class ModuleScales {
           "a finite number above zero");
       return;
     }
-    const bool ternary = module_.scheme.producer == Producer::ternary;
-    divides_ = ternary || (module_.scheme.scale &&
-                           module_.scheme.scale->global_direction == ScaleDirection::divide);
     if (counts.zero > 0 && divides_) {
       add(Level::error, "global-scale-value", info, fmt::format("{:g}", value),
           "a finite number above zero: scales are divided by it");
@@ -233,8 +238,8 @@ class ModuleScales {
           "a finite number above zero");
       return;
     }
+    global_known_ = true;
     global_ = divides_ ? 1.0 / double(counts.smallest) : double(counts.largest);
-    if (module_.experts > 1) keep_experts(info, per_expert_global_);
     global_info_ = &info;
     if (ternary) {
       largest_ = 1;
@@ -242,7 +247,8 @@ class ModuleScales {
     }
   }
 
-  // The largest scale of each expert of a tensor that holds them all, one after another.
+  // The largest scale of each expert of a tensor that holds them all, one after another; NaN where
+  // an expert has no number.
   void keep_experts(const TensorInfo& info, std::vector<double>& out) {
     const auto experts = static_cast<std::size_t>(module_.experts);
     const Tensor tensor = validation_.checkpoint.tensor(info);
@@ -253,7 +259,7 @@ class ModuleScales {
       const auto counts =
           count_scale_values(meaning(module_, info), tensor.view.bytes.subspan(e * bytes, bytes));
       if (!counts) return out.clear();
-      out.push_back(counts->largest);
+      out.push_back(counts->has_number() ? double(counts->largest) : std::nan(""));
     }
     validation_.checkpoint.release(info);
   }
@@ -317,24 +323,34 @@ class ModuleScales {
   DType scale_type_ = DType::f32;  // what its bytes mean
   bool seen_ = false;
   bool exponents_ = false;
+  bool numbers_ = false;  // among the scales
+  bool global_known_;     // there is none, or one that can be used
 
   bool divides_ = false;
   std::vector<double> per_expert_;
   std::vector<double> per_expert_global_;
 
  public:
-  // For comparison with other experts.
+  // For comparison with other experts: only what is known to be the size of a weight.
   void keep(ExpertScales& experts, LargestWeights& largest) const {
-    if (!seen_) return;
-    if (!exponents_ && module_.unreadable.empty()) largest.add(module_, size_);
-    if (module_.expert >= 0) experts.add(module_, module_.expert, largest_ * global_);
-    for (std::size_t e = 0; e < per_expert_.size(); ++e) {
-      double factor = global_;
-      if (e < per_expert_global_.size()) {
-        factor = divides_ ? 1.0 / per_expert_global_[e] : per_expert_global_[e];
-      }
-      experts.add(module_, static_cast<int>(e), per_expert_[e] * factor);
+    if (!seen_ || exponents_ || !module_.unreadable.empty()) return;
+    largest.add(module_, size_);
+    if (module_.expert >= 0 && global_known_ && numbers_) {
+      experts.add(module_, module_.expert, largest_ * global_);
     }
+    for (std::size_t e = 0; e < per_expert_.size(); ++e) {
+      const double size = per_expert_[e] * factor_of(e);
+      if (std::isfinite(size)) experts.add(module_, static_cast<int>(e), size);
+    }
+  }
+
+ private:
+  // NaN where it is none that can be used.
+  double factor_of(std::size_t expert) const {
+    if (expert >= per_expert_global_.size()) return global_known_ ? global_ : std::nan("");
+    const double global = per_expert_global_[expert];
+    if (!(global > 0)) return std::nan("");
+    return divides_ ? 1.0 / global : global;
   }
 };
 

@@ -116,6 +116,51 @@ TEST(ValidateScaleValues, AnExpertThatNothingReachedIsNamed) {
   EXPECT_EQ(findings.size(), 4U);
 }
 
+// An expert is compared with those whose scales are known to be the size of weights.
+TEST(ValidateScaleValues, AnExpertIsNotDeadBesideOneThatCanNotBeRead) {
+  const std::string up = expert0 + "up_proj";
+  const auto dead = Contains(Field(&Finding::rule, "expert-dead"));
+  const auto small_experts = [] {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    for (const char* expert : {"0", "1"}) {
+      small.add_f32(std::string("model.layers.0.mlp.experts.") + expert + ".up_proj.weight_scale_2",
+                    {}, {1e-7F});
+    }
+    return small;
+  };
+  SmallCheckpoint none = small_experts();
+  EXPECT_THAT(findings_of(none), Not(dead));
+  SmallCheckpoint unreadable = small_experts();  // with factors of 1
+  unreadable.remove(up + ".weight_scale_2");
+  EXPECT_THAT(findings_of(unreadable), Not(dead));
+  EXPECT_THAT(findings_of(unreadable), Contains(Field(&Finding::rule, "global-scale-missing")));
+  for (const float wrong : {std::nanf(""), -1.0F, 0.0F, std::numeric_limits<float>::infinity()}) {
+    SmallCheckpoint small = small_experts();
+    small.add_f32(up + ".weight_scale_2", {}, {wrong});
+    EXPECT_THAT(findings_of(small), Not(dead)) << wrong;
+  }
+  SmallCheckpoint nan = small_experts();
+  nan.add(up + ".weight_scale", DType::f8_e4m3, {16, 2}, {0x7F});
+  EXPECT_THAT(findings_of(nan), Not(dead));
+  EXPECT_THAT(findings_of(nan), Contains(Field(&Finding::rule, "scale-nan")));
+  SmallCheckpoint zero = small_experts();
+  zero.add(up + ".weight_scale", DType::f8_e4m3, {16, 2}, {0x00});
+  EXPECT_THAT(findings_of(zero), dead);
+}
+
+TEST(ValidateScaleValues, ExpertsOfOneTensorWithoutAFactorAreNotCompared) {
+  const std::string fused = "model.layers.0.mlp.experts.gate_up_proj";
+  for (const float wrong : {std::nanf(""), -1.0F, 0.0F}) {
+    SmallCheckpoint small = SmallCheckpoint::modelopt();
+    small.add(fused + ".weight", DType::u8, {3, 32, 16}, {0x21});
+    small.add(fused + ".weight_scale", DType::f8_e4m3, {3, 32, 2}, {0x38});
+    small.add_f32(fused + ".weight_scale_2", {3}, {1e-8F, wrong, 1e-23F});
+    EXPECT_THAT(findings_of(small), Contains(finding("expert-dead", "layers.0 gate_up_proj",
+                                                     "experts 2 (1 of 2) have scales up to 1e-23")))
+        << wrong;
+  }
+}
+
 TEST(ValidateScaleValues, E5M3HasOneNaNAndNoSign) {
   const std::vector<std::byte> codes = {std::byte{255}, std::byte{254}, std::byte{0}};
   const auto counts = count_scale_values(DType::f8_e5m3, codes);
