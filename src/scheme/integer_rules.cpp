@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/quote.hpp"
 #include "scheme/required_literal.hpp"
 
 namespace fewbit {
@@ -39,7 +40,7 @@ Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
              ModulePattern::compile(PatternKind::regex, text, where, budget_));
   literals_.reset();
   found_.clear();
-  patterns_.push_back({std::move(pattern), rules_.size()});
+  patterns_.push_back({where, std::move(pattern), rules_.size()});
   rules_.push_back(std::move(rule));
   return {};
 }
@@ -52,6 +53,16 @@ const IntegerRule* IntegerRules::find(std::string_view module) const {
   const auto [at, is_new] = found_.try_emplace(name);
   if (is_new) at->second = find_pattern(module);
   return at->second ? &rules_[*at->second] : nullptr;
+}
+
+std::optional<Finding> IntegerRules::starved() const {
+  if (starved_.empty()) return std::nullopt;
+  const Pattern& first = patterns_[starved_.front()];
+  return Finding{
+      Level::warning, "pattern-limit", first.where,
+      fmt::format("{} of {} patterns are not tried on every name, {} for one: {}", starved_.size(),
+                  patterns_.size(), quote(rules_[first.rule].text), budget_->spent_text()),
+      budget_->remedy()};
 }
 
 // Patterns in their order, without those whose literal the name lacks.
@@ -75,8 +86,8 @@ std::optional<std::size_t> IntegerRules::find_pattern(std::string_view module) c
     const bool took_much = !budget_->spent() || budget_->is_much(each.pattern.steps());
     if (took_much) {
       limits_.push_back(hit.error());
-    } else if (starved_++ == 0) {
-      first_starved_ = hit.error();
+    } else {
+      starved_.push_back(number);
     }
   }
   return std::nullopt;

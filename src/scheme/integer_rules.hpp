@@ -61,12 +61,12 @@ class IntegerRules {
   std::uint64_t tries() const { return tries_; }
   // Patterns that backtracked without bound on some module; they are not used after that.
   const std::vector<Error>& limits() const { return limits_; }
-  // Patterns for which others left no steps, and what is said of the first.
-  std::int64_t starved() const { return starved_; }
-  const Error& first_starved() const { return first_starved_; }
+  // A finding of those for which others left no steps; empty when there is none.
+  std::optional<Finding> starved() const;
 
  private:
   struct Pattern {
+    std::string where;
     ModulePattern pattern;
     std::size_t rule = 0;
     mutable bool usable = true;
@@ -77,8 +77,7 @@ class IntegerRules {
   std::unordered_map<std::string, std::size_t> names_;
   std::vector<Pattern> patterns_;
   std::shared_ptr<MatchBudget> budget_ = std::make_shared<MatchBudget>();
-  mutable std::int64_t starved_ = 0;
-  mutable Error first_starved_;
+  mutable std::vector<std::size_t> starved_;              // patterns for which others left no steps
   mutable std::vector<Error> limits_;                     // found while matching
   mutable std::shared_ptr<const LiteralIndex> literals_;  // of the patterns, made when first needed
   mutable std::unordered_map<std::string, std::optional<std::size_t>> found_;

@@ -137,7 +137,7 @@ Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view 
     if (budget == nullptr) budget = std::make_shared<MatchBudget>();
     const std::uint64_t before = budget->steps();
     FEWBIT_TRY(PythonRegex regex, PythonRegex::compile(text, where, budget));
-    pattern.steps_ = budget->steps() - before;
+    pattern.charge(*budget, budget->steps() - before);
     pattern.regex_ = std::make_shared<const PythonRegex>(std::move(regex));
   }
   return pattern;
@@ -145,24 +145,30 @@ Result<ModulePattern> ModulePattern::compile(PatternKind kind, std::string_view 
 
 Result<bool> ModulePattern::matches(std::string_view module, MatchBudget& budget) const {
   if (budget.spent()) {
-    const std::string part = budget.is_much(steps_)
-                                 ? fmt::format(
-                                       "took {} of the {} match steps that all patterns of "
-                                       "a config have together, and these are spent before",
-                                       steps_, budget.most())
-                                 : fmt::format(
-                                       "is not tried, for the {} match steps that all "
-                                       "patterns of a config have together are spent, on",
-                                       budget.most());
-    return Error{ErrorCode::limit,
-                 fmt::format("pattern {} {} {}", quote(text_), part, quote(module)), where_};
+    const std::string what =
+        budget.is_much(steps_)
+            ? fmt::format(
+                  "pattern {} took {} of the {} match steps that all patterns of a config have "
+                  "together, and these are spent before {}",
+                  quote(text_), steps_, budget.most(), quote(module))
+            : fmt::format("pattern {} is not tried on {}: {}", quote(text_), quote(module),
+                          budget.spent_text());
+    return Error{ErrorCode::limit, what, where_};
   }
   constexpr std::uint64_t steps_a_try = 4;
   std::uint64_t steps = steps_a_try;
   Result<bool> found = match(module, steps);
-  steps_ += steps;
   budget.spend(steps);
+  charge(budget, steps);
   return found;
+}
+
+void ModulePattern::charge(MatchBudget& budget, std::uint64_t steps) const {
+  steps_ += steps;
+  unnoted_ += steps;
+  if (!budget.is_worth_a_note(unnoted_)) return;
+  budget.note(text_, unnoted_);
+  unnoted_ = 0;
 }
 
 Result<bool> ModulePattern::match(std::string_view module, std::uint64_t& steps) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "fewbit/result.hpp"
+#include "scheme/match_budget.hpp"
 
 namespace fewbit {
 
@@ -37,38 +38,6 @@ enum class PatternKind {
 };
 const char* pattern_kind_name(PatternKind kind);
 
-// Steps that all patterns of a checkpoint's configs may take together, to be compiled and on all
-// its names: each pattern alone is bounded on each name, which many patterns and names make too
-// much. Memory, too.
-class MatchBudget {
- public:
-  static constexpr std::uint64_t most_steps = std::uint64_t{1} << 27;  // a second or two
-
-  explicit MatchBudget(std::uint64_t most = most_steps) : most_(most) {}
-  void spend(std::uint64_t steps) { spent_ += steps; }
-  std::uint64_t steps() const { return spent_; }
-  // Whether a pattern that took so many has a part in it that they are spent.
-  bool is_much(std::uint64_t steps) const { return steps >= most_ / 1024; }
-  bool spent() const { return spent_ >= most_; }
-  std::uint64_t most() const { return most_; }
-
-  // Bytes of compiled patterns that are kept for the next match.
-  static constexpr std::size_t most_kept_bytes = std::size_t{12} << 20;
-  bool has_room(std::size_t bytes) const { return bytes <= most_kept_bytes - kept_bytes_; }
-  // At most what there is room for.
-  std::size_t keep(std::size_t bytes) {
-    const std::size_t kept = std::min(bytes, most_kept_bytes - kept_bytes_);
-    kept_bytes_ += kept;
-    return kept;
-  }
-  void release(std::size_t bytes) { kept_bytes_ -= bytes; }
-
- private:
-  std::uint64_t most_;
-  std::uint64_t spent_ = 0;
-  std::size_t kept_bytes_ = 0;
-};
-
 class ModulePattern {
  public:
   // Errors of a regex: unsupported (a construct, by name), corrupt, limit (length).
@@ -86,12 +55,14 @@ class ModulePattern {
 
  private:
   Result<bool> match(std::string_view module, std::uint64_t& steps) const;
+  void charge(MatchBudget& budget, std::uint64_t steps) const;
 
   PatternKind kind_ = PatternKind::exact;
   std::string text_;
   std::string where_;
   std::shared_ptr<const PythonRegex> regex_;
   mutable std::uint64_t steps_ = 0;
+  mutable std::uint64_t unnoted_ = 0;  // of them, not yet noted in the budget
 };
 
 }  // namespace fewbit

@@ -85,9 +85,7 @@ std::uint64_t cost_of_compiling(std::size_t bytes) {
 
 Error spent_error(std::string_view pattern, const MatchBudget& budget, const std::string& where) {
   return Error{ErrorCode::limit,
-               fmt::format("pattern {} is not compiled: the {} steps that all patterns of a config "
-                           "have together are spent",
-                           quote(pattern), budget.most()),
+               fmt::format("pattern {} is not compiled: {}", quote(pattern), budget.spent_text()),
                where};
 }
 
@@ -96,7 +94,13 @@ Result<Compiled> compile_pattern(std::string_view pattern, const std::string& wh
   FEWBIT_TRY(const std::string text, translate_python_regex(pattern, where));
   Compiled out;
   out.cost = cost_of_ranges(text);
-  if (out.cost >= budget.most()) return spent_error(pattern, budget, where);
+  if (out.cost >= budget.most()) {
+    return Error{ErrorCode::limit,
+                 fmt::format("pattern {} takes {} steps to be compiled, more than the {} that all "
+                             "patterns of a config have together",
+                             quote(pattern), out.cost, budget.most()),
+                 where};
+  }
   const Pcre2CompileContext context(pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int code = 0;

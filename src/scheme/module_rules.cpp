@@ -182,12 +182,7 @@ void ModuleRules::visit_holders(std::string_view name,
   for (; at != holders_.end() && held_text(*at).starts_with(inner); ++at) {
     const auto& [entry, offset] = *at;
     if (budget_->spent()) {
-      limits_.emplace(entry,
-                      Error{ErrorCode::limit,
-                            fmt::format("the {} match steps of all patterns are spent before "
-                                        "{} is looked up in {}",
-                                        budget_->most(), quote(name), quote(entries_[entry].text)),
-                            entries_[entry].source});
+      starved_.insert(entry);
       return;
     }
     budget_->spend(1);

@@ -132,12 +132,8 @@ class ModuleRules {
                           std::span<const std::string_view> modules) const;
   std::vector<std::string> meant_entries(std::span<const std::size_t> entries,
                                          std::span<const std::string_view> modules) const;
-  void report_refused(std::span<const std::string_view> modules,
-                      std::vector<Finding>& findings) const;
-  void report_starved(std::span<const std::string_view> modules,
-                      std::vector<Finding>& findings) const;
-  std::vector<std::pair<std::uint64_t, std::size_t>> costly_of_starved(
-      std::span<const std::string_view> modules) const;
+  void report_refused(std::vector<Finding>& findings) const;
+  void report_starved(std::vector<Finding>& findings) const;
   void add_unmatched(Level level, std::span<const std::size_t> list, std::string expected,
                      std::vector<Finding>& findings) const;
   std::optional<Finding> too_wide(std::size_t entry, const NumberedNames& names) const;

@@ -296,13 +296,12 @@ std::vector<Finding> ModuleRules::report(std::span<const std::string_view> modul
     if (!names) names.emplace(modules);
     if (auto wide = too_wide(entry, *names)) findings.push_back(*std::move(wide));
   }
-  report_refused(modules, findings);
+  report_refused(findings);
   return findings;
 }
 
 // What can't be used first, then what took the most steps, then what these left none for.
-void ModuleRules::report_refused(std::span<const std::string_view> modules,
-                                 std::vector<Finding>& findings) const {
+void ModuleRules::report_refused(std::vector<Finding>& findings) const {
   std::vector<std::pair<std::size_t, const Error*>> refused;
   for (const auto& [entry, error] : failures_) refused.emplace_back(entry, &error);
   const auto steps_of = [&](std::size_t entry) {
@@ -328,58 +327,18 @@ void ModuleRules::report_refused(std::span<const std::string_view> modules,
                         fmt::format("{} more patterns that are not used", refused.size() - said),
                         fmt::format("the {} above are as these", said)});
   }
-  report_starved(modules, findings);
+  report_starved(findings);
 }
 
-// Another reader of the same list may have spent the steps: which patterns take many is seen by
-// trying each on some names. With what it took, the most first.
-std::vector<std::pair<std::uint64_t, std::size_t>> ModuleRules::costly_of_starved(
-    std::span<const std::string_view> modules) const {
-  constexpr std::size_t most_names = 64;
-  const std::uint64_t enough = budget_->most() / 16;
-  std::vector<std::pair<std::uint64_t, std::size_t>> out;
-  std::uint64_t spent = 0;
-  for (const std::size_t entry : starved_) {
-    if (spent > enough) break;
-    const auto budget = std::make_shared<MatchBudget>(std::max<std::uint64_t>(enough / 8, 1));
-    const ModuleRules alone(dialect_, {entries_[entry]}, budget);
-    const std::size_t stride = 1 + modules.size() / most_names;
-    for (std::size_t i = 0; i < modules.size() && !budget->spent(); i += stride) {
-      alone.find(modules[i]);
-    }
-    spent += budget->steps();
-    if (budget_->is_much(budget->steps())) out.emplace_back(budget->steps(), entry);
-  }
-  std::sort(out.begin(), out.end(), std::greater<>());
-  return out;
-}
-
-void ModuleRules::report_starved(std::span<const std::string_view> modules,
-                                 std::vector<Finding>& findings) const {
+// Which of them are not to blame: another list of the config may have spent the steps.
+void ModuleRules::report_starved(std::vector<Finding>& findings) const {
   if (starved_.empty()) return;
-  constexpr std::size_t most_said = 8;
-  std::set<std::size_t> others = starved_;
-  if (limits_.empty()) {
-    std::vector<std::pair<std::uint64_t, std::size_t>> costly = costly_of_starved(modules);
-    costly.resize(std::min(costly.size(), most_said));
-    for (const auto& [steps, entry] : costly) {
-      others.erase(entry);
-      findings.push_back(
-          {Level::warning, "pattern-limit", entries_[entry].source,
-           fmt::format("pattern {} takes {} steps for some names alone, of the {} match steps that "
-                       "all patterns of a config have together, and these are spent",
-                       quote(entries_[entry].text), steps, budget_->most()),
-           "a pattern of Python's re module that needs few steps"});
-    }
-  }
-  if (others.empty()) return;
-  const PatternEntry& first = entries_[*others.begin()];
+  const PatternEntry& first = entries_[*starved_.begin()];
   findings.push_back(
       {Level::warning, "pattern-limit", first.source,
-       fmt::format("{} patterns are not tried on every name, such as {}: the {} match steps that "
-                   "all patterns of a config have together are spent",
-                   others.size(), quote(first.text), budget_->most()),
-       "nothing of these: fewer steps for the others"});
+       fmt::format("{} of {} patterns are not tried on every name, {} for one: {}", starved_.size(),
+                   entries_.size(), quote(first.text), budget_->spent_text()),
+       budget_->remedy()});
 }
 
 }  // namespace fewbit
