@@ -5,6 +5,7 @@
 
 #include "core/ascii.hpp"
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/integer_config.hpp"
 
 namespace fewbit {
@@ -22,11 +23,10 @@ constexpr std::pair<std::string_view, Packing> formats[] = {
 };
 
 // Of the wrong kind: as it stands there, for it is no other place's name either.
-std::string read_data_type(const ConfigSection& section, std::vector<Error>& problems) {
+std::string read_data_type(const ConfigSection& section) {
   const ConfigSection::Entry entry = section.find({"data_type"});
   if (!entry) return "";
-  if (const std::string* name = entry.value->as_string()) return lower_ascii(*name);
-  problems.push_back(section.refuse(ErrorCode::corrupt, entry.key, *entry.value, "a string"));
+  if (const std::string* name = word_of(entry.value)) return lower_ascii(*name);
   return value_text(*entry.value);
 }
 
@@ -44,14 +44,14 @@ void read_sizes(const ConfigSection& section, const IntegerSpec& base, IntegerSp
     const Json::Array& sides = *size.value->as_array();
     const bool pair = sides.size() == 2 && sides[0].as_int64().value_or(0) > 0 &&
                       sides[1].as_int64().value_or(0) > 0;
-    if (pair) {
-      spec.block = Granularity{*sides[0].as_int64(), *sides[1].as_int64()};
-    } else {
-      problems.push_back(section.refuse(ErrorCode::corrupt, size.key, *size.value,
-                                        "a number, or [rows, columns] above 0"));
-    }
+    if (pair) spec.block = Granularity{*sides[0].as_int64(), *sides[1].as_int64()};
   } else {
-    read_group_size(section, {"group_size"}, spec, problems);
+    read_group_size(section, {"group_size"}, spec);
+    if (size && size.value->as_int64() == 0) {
+      problems.push_back(section.refuse(ErrorCode::unsupported, size.key, *size.value,
+                                        "-1 (a scale a row) or a number of columns above 0: one "
+                                        "scale a matrix is for 8-bit floats"));
+    }
   }
 }
 
@@ -59,7 +59,7 @@ IntegerRule read_rule(const std::string& name, const Json& scheme, IntegerConfig
   IntegerRule rule;
   rule.text = name;
   const ConfigSection values(scheme, config.where + ".extra_config " + quote(name));
-  rule.spec.data_type = read_data_type(values, config.problems);
+  rule.spec.data_type = read_data_type(values);
   read_sizes(values, config.base, rule.spec, config.problems);
   rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
   rule.excludes = rule.spec.bits.value_or(0) >= 16;
@@ -71,11 +71,7 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
   const ConfigSection::Entry entry = section.find({"extra_config"});
   if (!entry) return;
   const Json::Object* layers = entry.value->as_object();
-  if (layers == nullptr) {
-    config.problems.push_back(
-        section.refuse(ErrorCode::corrupt, "extra_config", *entry.value, "an object of layers"));
-    return;
-  }
+  if (layers == nullptr) return;
   for (const auto& [name, scheme] : *layers) {
     IntegerRule rule = read_rule(name, scheme, config);
     const std::string where = config.where + ".extra_config " + quote(name);
@@ -110,7 +106,7 @@ MlxSpec mlx_spec_of(const IntegerConfig& config, const std::string& module) {
     const Json* size = place->find("group_size");
     if (bits != nullptr && bits->as_int64()) out.bits = bits->as_int64();
     if (size != nullptr && size->as_int64()) out.group_size = size->as_int64();
-    if (std::string mode = place->string_at("mode"); !mode.empty()) out.mode = lower_ascii(mode);
+    if (std::string mode = word_at(*place, "mode"); !mode.empty()) out.mode = lower_ascii(mode);
   }
   return out;
 }
@@ -120,12 +116,11 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   config.producer = Producer::auto_round;
   config.where = declaration.where;
   const ConfigSection section(*declaration.block, declaration.where);
-  config.base.data_type = read_data_type(section, config.problems);
+  config.base.data_type = read_data_type(section);
   read_sizes(section, {}, config.base, config.problems);
   config.base.symmetric = value_or_problem(section.boolean({"sym"}), config.problems);
   config.base.act_order = false;
-  const auto format = value_or_problem(section.string({"packing_format"}), config.problems);
-  config.format = lower_ascii(format.value_or(""));
+  config.format = read_name(section, {"packing_format"}).text;
   for (const auto& [name, packing] : formats) {
     if (config.format == name) config.packing = packing;
   }

@@ -39,13 +39,14 @@ IntegerConfig read_awq_config(const Declaration& declaration) {
     if (config.excluded.size() < most_entries) config.excluded.push_back(std::move(entry.text));
   }
   if (!config.excluded.empty()) config.excluded_index.emplace(config.excluded);
-  const auto version =
-      value_or_problem(section.string({"version", "checkpoint_format"}), config.problems);
-  config.format = lower_ascii(version.value_or(""));
+  const ConfigName version = read_name(section, {"version", "checkpoint_format"});
+  config.format = version.text;
   for (const auto& [name, packing] : formats) {
     if (config.format == name) config.packing = packing;
   }
-  if (!config.format.empty() && !config.packing) {
+  if (!version.odd.empty()) {
+    config.obstacle = "AWQ " + version.odd;
+  } else if (!config.format.empty() && !config.packing) {
     config.obstacle =
         fmt::format("AWQ version {} of {} is not known", quote(config.format), config.where);
   }

@@ -127,6 +127,7 @@ void read_codes(const Json& args, const std::string& where, std::vector<Finding>
   out.fixed = dynamic != nullptr && dynamic->as_bool() == false;
   if (const Json* symmetric = value_of(args, "symmetric")) {
     out.symmetric = symmetric->as_bool().value_or(true);
+    if (!symmetric->as_bool()) note(odd, where, "symmetric", *symmetric, "true or false");
   }
   if (const Json* size = value_of(args, "group_size")) {
     const auto value = size->as_int64();

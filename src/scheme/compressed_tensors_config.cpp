@@ -7,6 +7,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/compressed_tensors_args.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
@@ -79,9 +80,9 @@ void CtConfig::read_block(const Json& block) {
   // Blocks of 2024 hold the quantization one level deeper.
   const Json* inner = filled(block, "quantization_config");
   const Json& root = inner != nullptr ? *inner : block;
-  format_ = root.string_at("format");
-  version_ = root.string_at("version");
-  if (version_.empty()) version_ = block.string_at("version");
+  format_ = word_at(root, "format");
+  version_ = word_at(root, "version");
+  if (version_.empty()) version_ = word_at(block, "version");
   if (const Json* groups = root.find("config_groups")) read_groups(*groups);
   read_obstacles(block);
   if (inner != nullptr) read_obstacles(root);
@@ -117,7 +118,7 @@ void CtConfig::read_group(const std::string& name, const Json& value) {
     }
     targets = strings_of(&value);
   } else {
-    if (std::string own = value.string_at("format"); !own.empty()) group.format = std::move(own);
+    if (std::string own = word_at(value, "format"); !own.empty()) group.format = std::move(own);
     if (const Json* weights = filled(value, "weights")) {
       group.weights = read_ct_args(*weights, where + ".weights", odd_);
     }
@@ -150,7 +151,7 @@ void CtConfig::read_obstacles(const Json& block) {
         "activations they are not the model's";
   }
   const Json* sparsity = filled(block, "sparsity_config");
-  std::string sparse = sparsity != nullptr ? sparsity->string_at("format") : format_;
+  std::string sparse = sparsity != nullptr ? word_at(*sparsity, "format") : format_;
   if (!sparse.starts_with("sparse") && sparse != "marlin-24") sparse = format_;
   if (sparse.starts_with("sparse") || sparse == "marlin-24") {
     obstacle_ = fmt::format("sparsity format {} is not readable", quote(sparse));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/ascii.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
@@ -75,6 +76,9 @@ std::vector<ConfigPlace> config_places(const Json& config) {
 bool says_nothing(const Json& value) {
   if (value.is_null() || value.as_bool() == false) return true;
   if (const Json::Object* members = value.as_object()) {
+    // A method or an algorithm that is no name is not known, and not none.
+    if (is_odd_word(value.find("quant_method")) || is_odd_word(value.find("quant_algo")))
+      return false;
     return std::all_of(members->begin(), members->end(),
                        [](const auto& member) { return says_nothing(member.second); });
   }

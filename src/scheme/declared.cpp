@@ -11,6 +11,7 @@
 #include "core/ascii.hpp"
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/plain_config.hpp"
 
@@ -232,7 +233,7 @@ std::string plain_statement(const Declaration& declaration) {
   const Json& block = *declaration.block;
   switch (declaration.producer) {
     case Producer::auto_round: {
-      const std::string format = lower_ascii(block.string_at("packing_format"));
+      const std::string format = lower_ascii(word_at(block, "packing_format"));
       const bool fake = format == "auto_round:fake" || format == "fake";
       return fake ? "packing_format \"" + format + "\"" : "";
     }
@@ -240,11 +241,13 @@ std::string plain_statement(const Declaration& declaration) {
       const Json* algorithm = block.find("quant_algo");
       const bool layers =
           is_stated(block, "quantized_layers") || is_stated(block, "moe_quant_algo");
-      return algorithm != nullptr && !layers && says_nothing(*algorithm) ? "quant_algo null" : "";
+      const bool none = algorithm != nullptr && (algorithm->is_null() || word_of(algorithm)) &&
+                        says_nothing(*algorithm);
+      return none && !layers ? "quant_algo " + value_text(*algorithm) : "";
     }
     case Producer::compressed_tensors: {
       if (is_stated(block, "config_groups") || is_stated(block, "sparsity_config")) return "";
-      if (lower_ascii(block.string_at("format")) == "dense") return "format \"dense\"";
+      if (lower_ascii(word_at(block, "format")) == "dense") return "format \"dense\"";
       return is_stated(block, "kv_cache_scheme") ? "a kv_cache_scheme without config_groups" : "";
     }
     default:

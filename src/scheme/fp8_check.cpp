@@ -127,7 +127,7 @@ void check_format(const Fp8Config& config, const Module& module, FindingGroups& 
     return;
   groups.add(module.role,
              {Level::warning, "config-fp8-format", module.name,
-              fmt::format("{} says fmt {}", config.where, config.format),
+              fmt::format("{} says fmt {}", config.where, quote(config.format)),
               fmt::format("{}, as the tensor says", dtype_name(module.scheme.weight))});
 }
 
@@ -138,7 +138,7 @@ void check_expert_dtype(const Fp8Config& config, const Module& module, FindingGr
   const bool is_fp4 = module.scheme.weight == DType::f4_e2m1;
   if ((says_fp8 && is_f8(module.scheme)) || (says_fp4 && is_fp4)) return;
   groups.add(module.role, {Level::warning, "config-expert-dtype", module.name,
-                           fmt::format("expert_dtype is {}", config.expert_dtype),
+                           fmt::format("expert_dtype is {}", quote(config.expert_dtype)),
                            fmt::format("{}, as the tensors say", scheme_text(module.scheme))});
 }
 

@@ -3,15 +3,14 @@
 
 #include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
 
-// Lower case; empty when absent or no string.
+// Lower case; empty when absent or no name.
 std::string text_of(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? lower_ascii(*text) : std::string();
+  return lower_ascii(word_at(block, key));
 }
 
 // Also the pair that some producers put in group_size.

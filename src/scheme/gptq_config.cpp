@@ -11,14 +11,15 @@ namespace {
 
 void read_format(const ConfigSection& section, const Declaration& declaration,
                  IntegerConfig& config) {
-  const auto format =
-      value_or_problem(section.string({"checkpoint_format", "format", "version"}), config.problems);
+  const ConfigName format = read_name(section, {"checkpoint_format", "format", "version"});
   const auto marlin = value_or_problem(section.boolean({"is_marlin_format"}), config.problems);
-  config.format = lower_ascii(format.value_or("gptq"));
+  config.format = format.text.empty() ? "gptq" : format.text;
   const std::string method = lower_ascii(declaration.method);
   if (method == "marlin" || marlin.value_or(false)) config.format = "marlin";
   if (method == "bitblas") config.format = "bitblas";
-  if (config.format == "gptq") {
+  if (!format.odd.empty()) {
+    config.obstacle = format.odd + ": whether its zero points are one too small is not known";
+  } else if (config.format == "gptq") {
     config.packing = Packing::words_k_minus;
   } else if (config.format == "gptq_v2") {
     config.packing = Packing::words_k;
@@ -36,9 +37,10 @@ void read_format(const ConfigSection& section, const Declaration& declaration,
 }
 
 void read_container(const ConfigSection& section, IntegerConfig& config) {
-  const auto dtype = value_or_problem(section.string({"pack_dtype"}), config.problems);
-  if (!dtype || *dtype == "int32" || *dtype == "torch.int32") return;
-  config.obstacle = fmt::format("pack_dtype {} is not readable, expected int32", quote(*dtype));
+  const ConfigName dtype = read_name(section, {"pack_dtype"});
+  if (!dtype.odd.empty()) config.obstacle = dtype.odd + ", expected int32";
+  if (dtype.text.empty() || dtype.text == "int32" || dtype.text == "torch.int32") return;
+  config.obstacle = fmt::format("pack_dtype {} is not readable, expected int32", quote(dtype.text));
 }
 
 // "-:regex" leaves a module alone, "+:regex" or "regex" changes its scheme. Only these four keys of
@@ -47,11 +49,7 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
   const ConfigSection::Entry entry = section.find({"dynamic"});
   if (!entry) return;
   const Json::Object* rules = entry.value->as_object();
-  if (rules == nullptr) {
-    config.problems.push_back(
-        section.refuse(ErrorCode::corrupt, "dynamic", *entry.value, "an object of rules"));
-    return;
-  }
+  if (rules == nullptr) return;
   for (const auto& [key, overrides] : *rules) {
     IntegerRule rule;
     rule.text = key;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
@@ -63,8 +64,9 @@ Result<std::optional<HybridConfig>> read_hybrid_config(const Checkpoint& checkpo
     for (const Json* section : sections_of(*root)) {
       const Json* map = section->find("hybrid_bit_map");
       if (map != nullptr && !config.has_map) read_map(*map, config);
-      const Json* kept = section->find("kept_format");
-      if (kept != nullptr && kept->as_string() != nullptr) config.kept_format = *kept->as_string();
+      if (std::string kept = word_at(*section, "kept_format"); !kept.empty()) {
+        config.kept_format = std::move(kept);
+      }
     }
     if (config.has_map || !config.kept_format.empty()) return std::optional(std::move(config));
   }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "core/ascii.hpp"
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
@@ -55,22 +57,28 @@ void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits
                           ConfigSection::Keys group_size, IntegerSpec& spec,
                           std::vector<Error>& problems) {
   spec.bits = value_or_problem(section.integer(bits, 1, 32), problems);
-  read_group_size(section, group_size, spec, problems);
+  read_group_size(section, group_size, spec);
+}
+
+ConfigName read_name(const ConfigSection& section, ConfigSection::Keys keys) {
+  const ConfigSection::Entry entry = section.find(keys);
+  if (!entry) return {};
+  if (const std::string* name = word_of(entry.value)) return {lower_ascii(*name), {}};
+  return {
+      {},
+      fmt::format("{} {} of {} is no name", entry.key, value_text(*entry.value), section.where())};
 }
 
 void read_group_size(const ConfigSection& section, ConfigSection::Keys group_size,
-                     IntegerSpec& spec, std::vector<Error>& problems) {
-  constexpr std::int64_t largest_group = std::int64_t{1} << 40;
+                     IntegerSpec& spec) {
   const ConfigSection::Entry size = section.find(group_size);
   if (!size) return;
   spec.group_size = size.value->as_int64();
   const std::int64_t value = spec.group_size.value_or(0);
   if (value == -1) {
     spec.group_size = 0;
-  } else if (value < 1 || value > largest_group) {
+  } else if (value < 1 || value > largest_group_size) {
     spec.group_size.reset();
-    problems.push_back(section.refuse(ErrorCode::corrupt, size.key, *size.value,
-                                      "-1 (a scale a row) or a number of columns above 0"));
   }
 }
 

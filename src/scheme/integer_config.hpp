@@ -14,6 +14,9 @@
 
 namespace fewbit {
 
+// Columns; larger numbers are none.
+inline constexpr std::int64_t largest_group_size = std::int64_t{1} << 40;
+
 struct IntegerConfig {
   Producer producer = Producer::gptq;
   std::string where;
@@ -36,7 +39,9 @@ struct IntegerConfig {
   // MLX's own block "quantization" beside AutoRound's; nullptr: none. Borrowed from the file.
   const Json* mlx = nullptr;
   std::string mlx_where;
-  std::vector<Error> problems;  // values of the wrong kind, which are ignored
+  // Values that are not known or contradict each other. Those of a wrong kind are ignored, and
+  // check_config_values() names them.
+  std::vector<Error> problems;
 };
 
 // AutoRound's names of MLX's layout, which has no words of GPTQ or AWQ.
@@ -75,19 +80,25 @@ IntegerConfig read_gptq_config(const Declaration& declaration);
 IntegerConfig read_awq_config(const Declaration& declaration);
 IntegerConfig read_auto_round_config(const Declaration& declaration);
 
-// The value; of the wrong kind: nothing, and a problem.
+// The value; of the wrong kind: nothing. A contradiction is a problem.
 template <class T>
 std::optional<T> value_or_problem(Result<std::optional<T>> value, std::vector<Error>& problems) {
   if (value) return *std::move(value);
-  problems.push_back(value.error());
+  if (value.error().code != ErrorCode::corrupt) problems.push_back(value.error());
   return std::nullopt;
 }
+// A name under the first of the keys that is there.
+struct ConfigName {
+  std::string text;  // lower case; empty: absent, or no name
+  std::string odd;   // "format [] of config.json is no name"; empty: absent, or a name
+};
+ConfigName read_name(const ConfigSection& section, ConfigSection::Keys keys);
 // bits and group_size: the first of the keys that is there.
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
                           ConfigSection::Keys group_size, IntegerSpec& spec,
                           std::vector<Error>& problems);
 void read_group_size(const ConfigSection& section, ConfigSection::Keys group_size,
-                     IntegerSpec& spec, std::vector<Error>& problems);
+                     IntegerSpec& spec);
 // Every string in a string (split at commas), a list, or a list of lists.
 std::vector<std::string> names_in(const Json* value);
 

@@ -91,7 +91,8 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config,
                              "quantized tensors: " + module.evidence,
                              fmt::format("plain ones: {}: {}", config.where, why_plain)});
   }
-  if (plain_projection && why_plain.empty()) {
+  // What is no algorithm says of no module that it is quantized.
+  if (plain_projection && why_plain.empty() && !config.odd) {
     // Routers are never quantized on purpose, and exports forget to list them.
     const Level level = module.role == Role::router ? Level::info : expectation.level_of_plain();
     groups.add(module.role,
@@ -193,10 +194,10 @@ void check_mixed(Inventory& inventory, const std::vector<ModeloptConfig>& config
 // Algorithms that fewbit has never heard of: the tensors are read for what they are.
 void check_known(Inventory& inventory, const ModeloptConfig& config) {
   std::string unknown;
-  if (!modelopt_algorithm_known(config.algorithm)) unknown = config.algorithm;
+  if (!modelopt_algorithm_known(config.algorithm)) unknown = config.said;
   if (config.quantized_layers) {
     for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
-      if (!modelopt_algorithm_known(layer.algorithm)) unknown = layer.algorithm;
+      if (!modelopt_algorithm_known(layer.algorithm)) unknown = layer.said;
     }
   }
   if (unknown.empty()) return;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "checkpoint/json_text.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/fused_names.hpp"
 
 namespace fewbit {
@@ -74,13 +75,19 @@ bool groups_differ(const Json& block) {
   });
 }
 
+std::string said_in(const Json& block) {
+  const Json* algorithm = block.find("quant_algo");
+  return algorithm != nullptr ? value_text(*algorithm) : std::string();
+}
+
 std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   const Json* table = block.find("quantized_layers");
   if (table == nullptr || table->as_object() == nullptr) return std::nullopt;
   std::vector<ModeloptConfig::Layer> layers;
   for (const auto& [name, entry] : *table->as_object()) {
     layers.push_back({name, std::string(without_wrapper_prefix(name)),
-                      upper_ascii(entry.string_at("quant_algo")), group_size_of(entry)});
+                      upper_ascii(word_at(entry, "quant_algo")), said_in(entry),
+                      group_size_of(entry)});
   }
   std::sort(layers.begin(), layers.end(),
             [](const auto& a, const auto& b) { return a.inner < b.inner; });
@@ -100,11 +107,13 @@ bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
 std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration) {
   const Json& block = *declaration.block;
   ModeloptConfig config;
-  config.moe_algorithm = upper_ascii(block.string_at("moe_quant_algo"));
+  config.moe_algorithm = upper_ascii(word_at(block, "moe_quant_algo"));
   const bool own = declaration.producer == Producer::modelopt;
   if (!own && config.moe_algorithm.empty()) return std::nullopt;
   config.where = declaration.where;
-  config.algorithm = upper_ascii(block.string_at("quant_algo"));
+  config.algorithm = upper_ascii(word_at(block, "quant_algo"));
+  config.said = said_in(block);
+  config.odd = is_odd_word(block.find("quant_algo"));
   std::unordered_set<std::string> known;
   for (const std::string_view key :
        {"exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers"}) {

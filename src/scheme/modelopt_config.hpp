@@ -13,6 +13,8 @@ namespace fewbit {
 
 struct ModeloptConfig {
   std::string algorithm;             // upper case: "NVFP4", "FP8", "MIXED_PRECISION"; may be empty
+  std::string said;                  // quant_algo as it is written, with its quotes
+  bool odd = false;                  // which is no name
   std::string moe_algorithm;         // moe_quant_algo, of experts alone; upper case
   std::vector<std::string> exclude;  // exclude_modules or ignore
   // Of MIXED_PRECISION: the modules that are quantized, in order of `inner`; all others are not.
@@ -20,6 +22,7 @@ struct ModeloptConfig {
     std::string name;   // as it is written
     std::string inner;  // without the wrappers' prefixes
     std::string algorithm;
+    std::string said;  // as of the whole
     std::optional<std::int64_t> group_size;
   };
   std::optional<std::vector<Layer>> quantized_layers;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/fused_names.hpp"
 #include "scheme/required_literal.hpp"
 
@@ -90,7 +91,7 @@ Dialect dialect_of(Producer producer) {
 
 Producer list_producer(const Declaration& declaration) {
   const bool again = declaration.producer == Producer::fp8 && declaration.block != nullptr &&
-                     !declaration.block->string_at("moe_quant_algo").empty();
+                     !word_at(*declaration.block, "moe_quant_algo").empty();
   return again ? Producer::modelopt : declaration.producer;
 }
 
@@ -101,8 +102,8 @@ std::vector<PatternEntry> ignore_entries(const Declaration& declaration) {
     const Json::Array* items = list != nullptr ? list->as_array() : nullptr;
     if (items == nullptr) continue;
     for (const Json& item : *items) {
-      const std::string* text = item.as_string();
-      if (text == nullptr || text->empty()) continue;
+      const std::string* text = word_of(&item);
+      if (text == nullptr) continue;
       entries.push_back({*text, declaration.where + "." + std::string(key)});
     }
   }

@@ -8,6 +8,7 @@
 
 #include "core/ascii.hpp"
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
@@ -22,7 +23,7 @@ void add_names(const Json& block, std::set<std::string>& names) {
   const auto add = [&](const Json& place) {
     const Json* type = place.is_object() ? place.find("data_type") : nullptr;
     const Json* bits = place.is_object() ? place.find("bits") : nullptr;
-    if (type == nullptr || type->as_string() == nullptr) return;
+    if (word_of(type) == nullptr) return;
     if (bits != nullptr && bits->as_int64().value_or(0) >= 16) return;
     names.insert(lower_ascii(*type->as_string()));
   };

@@ -211,15 +211,16 @@ void refuse_familiar(Inventory& inventory, const Declaration& declaration) {
   }
 }
 
-// An algorithm of ModelOpt that is not known, over weights that all look plain.
+// An algorithm of ModelOpt that is not known, or no name, over weights that all look plain.
 void refuse_unknown_algorithm(Inventory& inventory, const Declaration& declaration) {
   const auto config = read_modelopt_config(declaration);
-  if (!config || modelopt_algorithm_known(config->algorithm) || claimed_any(inventory)) return;
+  if (!config || claimed_any(inventory) || !plain_statement(declaration).empty()) return;
+  if (modelopt_algorithm_known(config->algorithm) && !config->odd) return;
   for (Draft& draft : inventory.drafts) {
     if (draft.claimed || !is_linear(draft.module)) continue;
     refuse(draft, declaration,
-           fmt::format("quant_algo {} of {} is not known", quote(config->algorithm),
-                       declaration.where));
+           fmt::format("quant_algo {} of {} is {}", config->said, declaration.where,
+                       config->odd ? "no name, expected that of an algorithm" : "not known"));
   }
 }
 

@@ -8,15 +8,10 @@
 #include <utility>
 
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
-
-std::string text_of(const Json& block, std::string_view key) {
-  const Json* value = block.find(key);
-  const std::string* text = value != nullptr ? value->as_string() : nullptr;
-  return text != nullptr ? *text : std::string();
-}
 
 // Of a list of steps, the part of the codes, which stands first.
 QuarkWeight read_weight(const Json* config, std::string where) {
@@ -28,8 +23,8 @@ QuarkWeight read_weight(const Json* config, std::string where) {
   }
   out.plain = config != nullptr && (weight == nullptr || weight->is_null());
   if (weight == nullptr) return out;
-  out.dtype = text_of(*weight, "dtype");
-  out.sharing = text_of(*weight, "qscheme");
+  out.dtype = word_at(*weight, "dtype");
+  out.sharing = word_at(*weight, "qscheme");
   if (const Json* size = weight->find("group_size")) out.group_size = size->as_int64();
   return out;
 }

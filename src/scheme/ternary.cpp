@@ -2,9 +2,12 @@
 // BitNet: codes 0, 1, 2 for -1, 0, 1, four rows a byte, divided by one scale.
 #include <fmt/format.h>
 
+#include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
 #include "core/checked.hpp"
 #include "core/float_types.hpp"
+#include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -15,7 +18,8 @@ std::string linear_class(const Declared& declared) {
   for (const Declaration& one : declared.all) {
     if (one.producer != Producer::ternary) continue;
     const Json* value = one.block->find("linear_class");
-    if (value != nullptr && value->as_string() != nullptr) return lower_ascii(*value->as_string());
+    if (is_odd_word(value)) return value_text(*value);
+    if (const std::string* name = word_of(value)) return lower_ascii(*name);
   }
   return "";
 }
@@ -24,8 +28,8 @@ std::string obstacle_of(const Draft& draft, const std::string& layer) {
   const TensorInfo& weight = *draft.tensor("weight");
   const TensorInfo& scale = *draft.tensor("weight_scale");
   if (!layer.empty() && layer != "bitlinear") {
-    return fmt::format("BitNet with linear_class \"{}\": whether its scale divides is not known",
-                       layer);
+    return fmt::format("BitNet with linear_class {}: whether its scale divides is not known",
+                       quote(layer));
   }
   if (weight.shape.size() != 2 || draft.module.n < 1 || draft.module.k < 1) {
     return fmt::format("BitNet codes of shape {}, expected [rows / 4, columns]",

@@ -2,7 +2,10 @@
 """Widths, group sizes and words of quantization blocks that mean nothing, whoever wrote the block."""
 
 import copy
+import json
+from dataclasses import replace
 
+import gptq
 from quark import MX, config, microscaling, spec
 from small_model import block, modelopt_model, plain_model
 
@@ -63,8 +66,8 @@ def of_plain_weights(name, settings):
 WORDS = {
     "quant_algo": (["NVFP4"], [7, 1.5, [], {"a": 1}, True]),
     "fmt": (["e4m3", None], [7, ["e4m3"]]),
-    "activation_scheme": (["dynamic", "static", None], ["dynamical", 7, ["static"]]),
-    "ignored_layers": ([["lm_head"], [], None], ["lm_head", 7, {"lm_head": True}, ["lm_head", 7], [["lm_head"]]]),
+    "activation_scheme": (["dynamic", "static", None], ["dynamical", 7, ["static"], "", []]),
+    "ignored_layers": ([["lm_head"], [], None], ["lm_head", 7, {"lm_head": True}, ["lm_head", 7], [["lm_head"]], "", [" "], False]),
     "exclude": ([["lm_head"]], ["lm_head"]),
 }
 
@@ -72,13 +75,75 @@ WORDS = {
 def words():
     for key, (right, wrong) in WORDS.items():
         for number, value in enumerate([*right, *wrong]):
-            odd = number >= len(right) and value != []
+            odd = number >= len(right)
             method = "modelopt" if key == "quant_algo" else "fp8"
             name = f"{'fault' if odd else 'no-fault'}-word-{key}-{number}"
             case = of_plain_weights(name, {"quant_method": method, key: value})
             case.warnings += ("config-algorithm-unknown",)
             case.faults = ("config-value",) if odd else ()
             yield case
+
+
+# What a name can't be; null says nothing.
+NO_NAME = ([], "", " ", "\t", {}, 7, 1.5, True, False, ["NVFP4"])
+NO_FLAG = ([], "", " ", {}, 7, "true")
+NO_OBJECT = ([], "", " ", 7, True, "none")
+# method -> key -> what it can't be
+KEYS = {
+    "modelopt": {"quant_algo": NO_NAME, "kv_cache_quant_algo": NO_NAME, "quantized_layers": NO_OBJECT, "config_groups": NO_OBJECT},
+    "compressed-tensors": {"format": NO_NAME, "config_groups": NO_OBJECT, "kv_cache_scheme": NO_OBJECT},
+    "gptq": {
+        "checkpoint_format": NO_NAME,
+        "pack_dtype": NO_NAME,
+        "dynamic": NO_OBJECT,
+        "sym": NO_FLAG,
+        "desc_act": NO_FLAG,
+        "is_marlin_format": NO_FLAG,
+    },
+    "awq": {"version": NO_NAME, "zero_point": NO_FLAG},
+    "auto-round": {"packing_format": NO_NAME, "data_type": NO_NAME, "extra_config": NO_OBJECT, "sym": NO_FLAG},
+    "fp8": {"fmt": NO_NAME, "scale_fmt": NO_NAME, "moe_quant_algo": NO_NAME, "expert_dtype": NO_NAME},
+    "quark": {"global_quant_config": NO_OBJECT, "layer_quant_config": NO_OBJECT, "layer_type_quant_config": NO_OBJECT},
+    "bitnet": {"linear_class": NO_NAME},
+    "bitsandbytes": {"bnb_4bit_quant_type": NO_NAME, "load_in_4bit": NO_FLAG},
+}
+# Of tables by module: what an entry can't be.
+TABLES = {"modelopt": "quantized_layers", "gptq": "dynamic", "auto-round": "extra_config", "quark": "layer_quant_config"}
+
+
+def shown(value):
+    """As the file has it, without spaces between values."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def odd_values():
+    """Of whatever producer: the key, the file, the value as it stands there; and never plain weights."""
+    for method, keys in KEYS.items():
+        for key, values in keys.items():
+            for number, value in enumerate(values):
+                case = of_plain_weights(f"fault-odd-{method}-{key}-{number}", {"quant_method": method, key: value})
+                case.warnings += ("config-algorithm-unknown", "config-algorithm", "config-size-unreadable")
+                yield replace(case, faults=("config-value",), said=(f"{key} {shown(value)}", "config.json quantization_config"))
+    for method, key in TABLES.items():
+        for number, value in enumerate(([], "", 7)):
+            case = of_plain_weights(f"fault-odd-{method}-{key}-entry-{number}", {"quant_method": method, key: {"a.q_proj": value}})
+            yield replace(case, faults=("config-value",), said=(f"a.q_proj {shown(value)}", f"quantization_config.{key}"))
+    for number, value in enumerate(NO_NAME):
+        plain = plain_model(f"fault-no-algorithm-plain-{number}")
+        plain.config["quantization_config"] = {"quant_algo": value}
+        yield replace(plain, faults=("module-unreadable", "config-value"), said=(f"quant_algo {shown(value)} of",))
+        # Codes are what they are, and plain weights beside them are not called quantized.
+        codes = modelopt_model(f"fault-no-algorithm-codes-{number}")
+        block(codes, quant_algo=value, ignore=["lm_head"])
+        codes.absent = ("config-format", "config-expects-quantized", "config-algorithm-unknown", "module-unreadable")
+        yield replace(codes, faults=("config-value",), said=(f"quant_algo {shown(value)}",))
+
+
+def unknown_layouts():
+    """Of a format that is no name nothing is read that hangs on it."""
+    for number, value in enumerate(NO_NAME):
+        form = gptq.whole(f"fault-no-format-gptq-{number}", gptq.Form(), checkpoint_format=value)
+        yield replace(form, faults=("module-unreadable", "config-value"), said=(f"checkpoint_format {shown(value)} of",))
 
 
 # key -> values that speak of quantized weights, and that do not
@@ -173,6 +238,8 @@ def places(settings):
 def cases():
     yield from quark_cases()
     yield from words()
+    yield from odd_values()
+    yield from unknown_layouts()
     yield from hints()
     for method, settings in BLOCKS.items():
         yield of_plain_weights(f"no-fault-values-{method}", settings)
