@@ -61,6 +61,8 @@ bool format_fits(std::string_view format, const Scheme& scheme) {
                     : is_integer_words(scheme.packing);
 }
 
+}  // namespace
+
 std::string sharing_text(const Granularity& of) {
   if (of.rows == 0 && of.cols == 0) return "a scale a tensor";
   if (of.cols == 0) return "a scale a row";
@@ -77,8 +79,6 @@ bool same_sharing(const Granularity& stated, const Granularity& found, const Mod
   const bool one = found == Granularity{0, 0};
   return whole_row(stated) && (whole_row(found) || one);
 }
-
-}  // namespace
 
 bool is_compared_with_config(const Module& module) {
   return is_integer_words(module.scheme.packing) || is_affine_words(module.scheme) ||

@@ -12,6 +12,10 @@ namespace fewbit {
 // Modules whose sizes, layout and rules the configs of GPTQ, AWQ and AutoRound are compared with.
 bool is_compared_with_config(const Module& module);
 
+// Which weights share a scale: "groups of 32"; and whether two say the same of a module.
+std::string sharing_text(const Granularity& of);
+bool same_sharing(const Granularity& stated, const Granularity& found, const Module& module);
+
 // data_type, of a readable quantized module.
 void check_auto_round_type(const IntegerConfig& config, const Module& module,
                            FindingGroups& groups);

@@ -206,6 +206,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
     if (reader.check != nullptr) reader.check(inventory);
   }
   check_declared(inventory);
+  check_both_dialects(inventory);
   check_config_values(inventory);
   check_config_hints(inventory, config);
   check_module_rules(inventory);

@@ -73,6 +73,8 @@ void check_static_activations(Inventory& inventory);
 // Numbers and words of quantization blocks that can mean nothing, unless the producer's own check
 // names them.
 void check_config_values(Inventory& inventory);
+// AutoRound's keys beside compressed-tensors' groups, where they contradict each other.
+void check_both_dialects(Inventory& inventory);
 // Keys that speak of quantization beside weights that are all plain, in a config that declares
 // none.
 void check_config_hints(Inventory& inventory, const ModelJson& config);

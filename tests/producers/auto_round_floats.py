@@ -220,6 +220,7 @@ def untold():
     case.faults, case.refused, case.values = ("module-unreadable",), True, {}
     yield case
     yield from kept_keys()
+    yield from both_dialects()
 
 
 def kept_keys():
@@ -240,6 +241,43 @@ def kept_keys():
         case = whole(f"auto-round-fault-kept-keys-{name}", settings, "", make)
         case.faults, case.refused, case.values = (rule,), refused, {}
         yield case
+
+
+def both_dialects():
+    """AutoRound's keys beside compressed-tensors' groups, in one block or in two files."""
+    right = {"bits": 4, "group_size": 32, "sym": True, "data_type": "mx_fp", "provider": "auto-round"}
+    up = f"{EXPERT}up_proj"
+    wrong = {
+        "bits": ({"bits": 8}, "bits 8 by AutoRound", "num_bits 4 by config_groups.group_0"),
+        "group": ({"group_size": 64}, "group_size of groups of 64 by", "groups of 32 by config_groups.group_0"),
+        "row": ({"group_size": -1}, "group_size of a scale a row", "groups of 32 by config_groups.group_0"),
+        "type": ({"data_type": "int"}, 'data_type "int" by', "floats by config_groups.group_0"),
+        "rule": ({"extra_config": {up: {"bits": 8}}}, "bits 8 by AutoRound", "num_bits 4 by"),
+        "excluded": ({"extra_config": {up: {"bits": 16}}}, "bits 16 by AutoRound", "num_bits 4 by"),
+    }
+    for method in ("compressed-tensors", "auto-round"):
+        for place in ("one", "two"):
+            for name, (changes, *said) in ({"none": ({},)} | wrong).items():
+                settings = ct_config(MXFP4, "mxfp4-pack-quantized")
+                block = settings["quantization_config"]
+                keys = right | changes
+                if place == "one":
+                    block |= keys | {"quant_method": method}
+                case = whole(f"auto-round-{'fault-' if said else ''}dialects-{method}-{place}-{name}", settings, "MXFP4", mx)
+                if place == "two":
+                    if method == "auto-round":
+                        case.config = {"quantization_config": keys | {"quant_method": method}}
+                        case.files = {"quantization_config.json": block}
+                    else:
+                        case.files = {"quantization_config.json": keys | {"quant_method": "auto-round"}}
+                if said:
+                    case.faults, case.said, case.values, case.schemes = ("config-places-differ",), tuple(said), {}, {}
+                yield case
+    listed = ct_config(MXFP4, "mxfp4-pack-quantized", ignore=("lm_head", up))
+    listed["quantization_config"] |= right | {"extra_config": {up: {"bits": 4}}}
+    case = whole("auto-round-fault-dialects-ignored", listed, "", mx)
+    case.faults, case.said, case.values = ("config-places-differ",), ("no group, or ignore by config_groups",), {}
+    yield case
 
 
 EXPORTS = {
