@@ -13,7 +13,7 @@ CORE = {"core"}
 DEVICE = CORE | {"device"}
 READ = CORE | {"checkpoint"}
 IDENTIFY = READ | {"scheme"}
-CANONICAL = IDENTIFY | {"canonical"}
+CANONICAL = IDENTIFY | {"canonical", "layout"}
 BACKENDS = CANONICAL | {"select/backend.hpp", "select/moe_plan.hpp", "layout", "moe", "kernels", "device", "backends"}
 SELECT = BACKENDS | {"select"}
 # folder -> folders (or single headers) of src/ that it may include

@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "core/bit_stream.hpp"
 #include "core/checked.hpp"
-#include "core/transpose_words.hpp"
+#include "layout/awq_words.hpp"
+#include "layout/element_mover.hpp"
+#include "layout/map_layouts.hpp"
+#include "layout/one_element.hpp"
 
 namespace fewbit {
 namespace {
@@ -33,146 +38,60 @@ void for_tiles(std::size_t rows, std::size_t columns, Body body) {
   }
 }
 
-struct AwqRows {
-  std::span<const std::byte> words;
-  std::span<std::byte> rows;
-  std::size_t n;
-  std::size_t columns;
+using PlaceOf = std::function<Place(std::int64_t n, std::int64_t k)>;
 
-  std::size_t width() const { return (n + 7) / 8; }
-  std::size_t row_bytes() const { return (columns + 1) / 2; }
+struct RowsFromWords {
+  int bits;  // of what is moved
+  PlaceOf source;
+  Dims count;
+  Dims block;
 };
 
-// Words of a cache line.
-constexpr std::size_t tile_words = 16;
-typedef std::uint32_t Words __attribute__((vector_size(16)));
-constexpr std::size_t lanes = 4;
-
-void exchange(Words& low, Words& high, unsigned shift, std::uint32_t mask) {
-  const Words different = ((low >> shift) ^ high) & mask;
-  high ^= different;
-  low ^= different << shift;
-}
-
-// Nibble j of word i becomes nibble i of word j, in every lane.
-void transpose_nibbles(Words (&words)[8]) {
-  for (std::size_t i = 0; i < 4; ++i) exchange(words[i], words[i + 4], 16, 0x0000FFFFU);
-  for (const unsigned i : {0U, 1U, 4U, 5U}) exchange(words[i], words[i + 2], 8, 0x00FF00FFU);
-  for (const unsigned i : {0U, 2U, 4U, 6U}) exchange(words[i], words[i + 1], 4, 0x0F0F0F0FU);
-}
-
-// Word i of vector j becomes word j of vector i.
-void transpose_four(const Words (&in)[lanes], Words (&out)[lanes]) {
-  const Words a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
-  const Words b = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
-  const Words c = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-  const Words d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-  out[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-  out[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-  out[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-  out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
-}
-
-// 16 words of 128 columns, from word `first` and from eight columns `block` on.
-void move_awq_tile(const AwqRows& matrix, std::size_t first, std::size_t block) {
-  std::uint32_t out[8 * tile_words][tile_words];
-  for (std::size_t b = 0; b < tile_words; b += lanes) {
-    for (std::size_t w = 0; w < tile_words; w += lanes) {
-      Words blocks[lanes][8];
-      for (std::size_t four = 0; four < lanes; ++four) {
-        const std::byte* const from =
-            matrix.words.data() + 4 * (8 * (block + b + four) * matrix.width() + first + w);
-        for (std::size_t i = 0; i < 8; ++i) {
-          const std::byte* const word = from + 4 * i * matrix.width();
-          __builtin_prefetch(word + 4 * tile_words);  // of the next tile
-          std::memcpy(&blocks[four][i], word, sizeof blocks[four][i]);
-        }
-        transpose_nibbles(blocks[four]);
-      }
-      for (std::size_t j = 0; j < 8; ++j) {
-        const unsigned nibble = awq_nibble[j];
-        const Words column[lanes] = {blocks[0][nibble], blocks[1][nibble], blocks[2][nibble],
-                                     blocks[3][nibble]};
-        Words rows[lanes];
-        transpose_four(column, rows);
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          std::memcpy(&out[8 * (w + lane) + j][b], &rows[lane], sizeof rows[lane]);
-        }
-      }
-    }
-  }
-  for (std::size_t row = 0; row < 8 * tile_words; ++row) {
-    const std::size_t to = (8 * first + row) * matrix.row_bytes() + 4 * block;
-    std::memcpy(matrix.rows.data() + to, out[row], sizeof out[row]);
-  }
-}
-
-struct AwqPart {
-  std::size_t first_byte, end_byte;  // of rows
-  std::size_t first_word, end_word;  // of a row of words
-};
-
-void move_awq_bytes(const AwqRows& matrix, const AwqPart& part) {
-  const std::size_t width = matrix.width();
-  for (std::size_t w = part.first_word; w < part.end_word; ++w) {
-    const std::size_t count = std::min<std::size_t>(8, matrix.n - 8 * w);
-    for (std::size_t b = part.first_byte; b < part.end_byte; ++b) {
-      const std::uint32_t even = load_word(matrix.words, 2 * b * width + w);
-      const std::uint32_t odd =
-          2 * b + 1 < matrix.columns ? load_word(matrix.words, (2 * b + 1) * width + w) : 0;
-      for (std::size_t j = 0; j < count; ++j) {
-        const unsigned shift = 4 * awq_nibble[j];
-        matrix.rows[(8 * w + j) * matrix.row_bytes() + b] =
-            static_cast<std::byte>(((even >> shift) & 0xFU) | (((odd >> shift) & 0xFU) << 4U));
-      }
-    }
-  }
+void move_to_rows(const RowsFromWords& move, std::span<const std::byte> words,
+                  std::size_t row_bytes, std::span<std::byte> rows) {
+  ElementMap map;
+  map.bits = move.bits;
+  map.read_soon = true;
+  map.source = move.source;
+  map.out = [row_bits = static_cast<std::int64_t>(8 * row_bytes), bits = move.bits](
+                std::int64_t n, std::int64_t k) { return place_at(n * row_bits + k * bits); };
+  map.ranges = {{.first = {}, .count = move.count, .block = move.block}};
+  ElementMover(std::move(map), packing_isa()).run_all(words.data(), rows.data());
 }
 
 }  // namespace
 
 void rows_from_words_k(std::span<const std::byte> words, MatrixSize size, std::size_t row_bytes,
                        std::span<std::byte> rows) {
-  const auto count = static_cast<std::size_t>(size.rows);
-  const auto n = static_cast<std::size_t>(size.columns);
-  if (row_bytes == 4 * count) return transpose_words(words, count, n, rows);
-  for_tiles(count, n, [&](std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
-    for (std::size_t c = c0; c < c1; ++c) {
-      for (std::size_t r = r0; r < r1; ++r) {
-        std::byte* to = rows.data() + c * row_bytes + 4 * r;
-        const std::byte* from = words.data() + 4 * (r * n + c);
-        const std::size_t left = row_bytes - 4 * r;
-        // The last word of a row may hold bits behind its end.
-        if (left >= 4) {
-          std::memcpy(to, from, 4);
-        } else {
-          std::memcpy(to, from, left);
-        }
-      }
-    }
-  });
+  const std::int64_t n = size.columns;
+  const auto whole = static_cast<std::int64_t>(row_bytes / 4);
+  move_to_rows({.bits = 32,
+                .source = [n](std::int64_t row,
+                              std::int64_t word) { return Place{.byte = 4 * (word * n + row)}; },
+                .count = {.n = n, .k = whole},
+                .block = {.n = 64, .k = 8}},
+               words, row_bytes, rows);
+  // The last word of a row may hold bits behind its end.
+  const std::size_t left = row_bytes % 4;
+  if (left == 0) return;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(n); ++row) {
+    const std::size_t word = static_cast<std::size_t>(whole * n) + row;
+    std::memcpy(rows.data() + (row + 1) * row_bytes - left, words.data() + 4 * word, left);
+  }
 }
 
 void rows_from_words_n(std::span<const std::byte> words, std::int64_t n, std::int64_t k,
                        std::span<std::byte> rows) {
-  const AwqRows matrix{.words = words,
-                       .rows = rows,
-                       .n = static_cast<std::size_t>(n),
-                       .columns = static_cast<std::size_t>(k)};
-  // Whole tiles at once, then their rest, byte by byte.
-  const std::size_t width = matrix.n / 8 / tile_words * tile_words;
-  const std::size_t blocks = matrix.columns / 8 / tile_words * tile_words;
-  for (std::size_t b = 0; b < blocks; b += tile_words) {
-    for (std::size_t w = 0; w < width; w += tile_words) move_awq_tile(matrix, w, b);
+  const auto row_bytes = static_cast<std::size_t>(ceil_div(k, std::int64_t{2}));
+  // Half of the last byte may be no column's.
+  for (std::size_t end = row_bytes; k % 2 != 0 && end <= rows.size(); end += row_bytes) {
+    rows[end - 1] = std::byte{0};
   }
-  move_awq_bytes(matrix, {.first_byte = 4 * blocks,
-                          .end_byte = matrix.row_bytes(),
-                          .first_word = 0,
-                          .end_word = width});
-  move_awq_bytes(matrix, {.first_byte = 0,
-                          .end_byte = matrix.row_bytes(),
-                          .first_word = width,
-                          .end_word = matrix.width()});
+  move_to_rows({.bits = 4,
+                .source = place_of<AwqWords<4>>({.n = round_up(n, std::int64_t{8}), .k = k}),
+                .count = {.n = n, .k = k},
+                .block = {.n = 128, .k = 64}},
+               words, row_bytes, rows);
 }
 
 void rows_from_shorts_gemv(std::span<const std::byte> shorts, std::int64_t n, std::int64_t k,
