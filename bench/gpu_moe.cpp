@@ -18,6 +18,7 @@
 #include <string>
 
 #include "backends/cuda_moe/grouped_plan.hpp"
+#include "bench/gpu_time.hpp"
 #include "bench/usage.hpp"
 #include "device/device_layer.hpp"
 #include "device/random_layer.hpp"
@@ -142,23 +143,6 @@ Routed random_routes(const StreamShape& shape, std::uint64_t seed) {
   return out;
 }
 
-// Microseconds: the median of the replays after three that warm up.
-Result<double> replay_time(const device::Graph& graph, int replays, const device::Stream& stream) {
-  FEWBIT_TRY(device::Event begin, device::Event::create());
-  FEWBIT_TRY(device::Event end, device::Event::create());
-  std::vector<float> times;
-  for (int i = 0; i < replays + 3; ++i) {
-    FEWBIT_TRY(begin.record(stream));
-    FEWBIT_TRY(graph.launch(stream));
-    FEWBIT_TRY(end.record(stream));
-    FEWBIT_TRY(stream.synchronize());
-    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
-    if (i >= 3) times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  return 1e3 * times[times.size() / 2];
-}
-
 // Microseconds in which the weights can be read and the products made.
 double floor_of(const Format& format, const StreamShape& shape, double experts_hit) {
   const double weights = static_cast<double>(3 * shape.hidden_size * shape.intermediate_size);
@@ -207,7 +191,7 @@ Result<Measured> measure_grouped(const Format& format, const StreamShape& shape,
   result.item_rows = plan.item_rows;
   StreamPlan sizes;
   sizes.tokens = plan.tokens;
-  sizes.fc1.depth = plan.hidden;
+  sizes.hidden = plan.hidden;
   FEWBIT_TRY(const device::Buffer scratch,
              device::Buffer::allocate(static_cast<std::uint64_t>(plan.scratch_bytes), stream));
   std::vector<DeviceCall> calls;
@@ -329,42 +313,12 @@ Result<void> measure_shape(const Format& format, const Named& s, const Options& 
   return {};
 }
 
-// Bytes read and written in a second by a copy of 2 GiB on the device: cards of one name differ by
-// some percent.
-Result<double> copy_rate() {
-  constexpr std::uint64_t bytes = std::uint64_t{2} << 30;
-  FEWBIT_TRY(const device::Stream stream, device::Stream::create());
-  FEWBIT_TRY(const device::Buffer from, device::Buffer::allocate(bytes, stream));
-  FEWBIT_TRY(const device::Buffer to, device::Buffer::allocate(bytes, stream));
-  FEWBIT_TRY(device::fill(from.data(), 0x5A, bytes, stream));
-  FEWBIT_TRY(device::Event begin, device::Event::create());
-  FEWBIT_TRY(device::Event end, device::Event::create());
-  std::vector<float> times;
-  for (int i = 0; i < 7; ++i) {
-    FEWBIT_TRY(begin.record(stream));
-    FEWBIT_TRY(device::copy_on_device(to.data(), from.data(), bytes, stream));
-    FEWBIT_TRY(end.record(stream));
-    FEWBIT_TRY(stream.synchronize());
-    FEWBIT_TRY(const float ms, begin.elapsed_until(end));
-    if (i >= 2) times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  return 2 * static_cast<double>(bytes) / (1e-3 * times[times.size() / 2]);
-}
-
 int run(const Options& options) {
-  const Result<DeviceInfo> found = device::info(0);
+  const Result<DeviceInfo> found = print_card();
   if (!found) {
     std::fprintf(stderr, "error: %s\n", found.error().message().c_str());
     return 1;
   }
-  const Result<double> rate = copy_rate();
-  if (!rate) {
-    std::fprintf(stderr, "error: %s\n", rate.error().message().c_str());
-    return 1;
-  }
-  std::printf("%s, %d multiprocessors, a copy moves %.0f GB/s\n", found->name.c_str(),
-              found->sm_count, *rate * 1e-9);
   for (const Named& s : shapes) {
     if (!options.shape.empty() && options.shape != s.name) continue;
     for (const Format& format : formats) {
@@ -403,13 +357,7 @@ int main(int argc, char** argv) {
     if (name == "--kernels") options.kernels = value;
     if (name == "--scan") options.scan = std::atoi(value) != 0;
     if (name == "--tiles") options.choice.token_tiles = std::atoi(value);
-    if (name == "--tokens") {
-      options.tokens.clear();
-      for (const char* p = value; p != nullptr;
-           p = std::strchr(p, ',') ? std::strchr(p, ',') + 1 : nullptr) {
-        options.tokens.push_back(std::atoll(p));
-      }
-    }
+    if (name == "--tokens") options.tokens = fewbit::cuda::numbers_of(value);
   }
   return fewbit::cuda::run(options);
 }

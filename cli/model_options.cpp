@@ -23,7 +23,9 @@ void add_model_options(CLI::App& command, ModelCommandOptions& options) {
       ->check(not_empty);
   add_activation_dtype_option(command, options.activation_dtype);
   add_backend_option(command, options.backend);
-  add_run_device_option(command, options.device, "What runs the experts; the rest runs on the CPU");
+  add_run_device_option(
+      command, options.device,
+      "What runs the experts, and on a GPU quantized dense layers; the rest runs on the CPU");
   add_threads_option(command, options);
   add_json_option(command, options);
 }
@@ -55,6 +57,8 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
   out.set("model", options.path);
   out.set("backend", backend_of(model));
   out.set("device", options.device);
+  out.set("dense_layers_on_gpu", report.dense_on_gpu);
+  out.set("dense_layers_on_cpu", report.dense_on_cpu);
   out.set("activation_dtype", options.activation_dtype);
   out.set("checkpoint_bytes", report.checkpoint_bytes);
   out.set("prepared_bytes", report.owned_bytes);
@@ -65,9 +69,14 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
 
 std::string model_line(const ModelCommandOptions& options, const Model& model) {
   const ModelReport& report = model.report();
+  std::string dense;
+  if (report.dense_on_gpu > 0) {
+    dense = fmt::format(" and {} of {} dense layers", report.dense_on_gpu,
+                        report.dense_on_gpu + report.dense_on_cpu);
+  }
   return fmt::format(
-      "experts on {}{}, {} activations, loaded in {:.0f} ms, peak memory {} (checkpoint {})",
-      backend_of(model), options.device == "cuda" ? ", the rest on the CPU" : "",
+      "experts{} on {}{}, {} activations, loaded in {:.0f} ms, peak memory {} (checkpoint {})",
+      dense, backend_of(model), options.device == "cuda" ? ", the rest on the CPU" : "",
       options.activation_dtype, report.load_seconds * 1e3, bytes_text(peak_rss_bytes()),
       bytes_text(report.checkpoint_bytes));
 }

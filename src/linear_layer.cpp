@@ -30,17 +30,30 @@ Result<std::uint64_t> LinearLayer::workspace_bytes(std::int64_t tokens) const {
   return prepared_->workspace_bytes(tokens);
 }
 
+Result<std::uint64_t> LinearLayer::device_workspace_bytes(std::int64_t tokens) const {
+  FEWBIT_TRY(check_tokens(problem_.where, tokens, problem_.max_tokens));
+  const auto bytes = prepared_->device_workspace_bytes(tokens);
+  if (bytes || !bytes.error().where.empty()) return bytes;
+  return Error{bytes.error().code, bytes.error().what, problem_.where};
+}
+
 Result<void> LinearLayer::run(std::int64_t tokens, const TensorView& x, std::span<std::byte> y,
-                              std::span<std::byte> workspace, Executor& executor) const {
-  FEWBIT_TRY(const std::uint64_t needed, workspace_bytes(tokens));
+                              std::span<std::byte> workspace, Executor& executor,
+                              void* stream) const {
+  const DeviceKind memory = x.device.kind;
+  FEWBIT_TRY(const std::uint64_t needed,
+             memory == DeviceKind::cpu ? workspace_bytes(tokens) : device_workspace_bytes(tokens));
   FEWBIT_TRY(check_input(problem_.where, "x", x,
-                         {.rows = tokens, .cols = problem_.k, .dtype = problem_.activation_dtype}));
+                         {.rows = tokens, .cols = problem_.k, .dtype = problem_.activation_dtype},
+                         memory));
   FEWBIT_TRY(check_output(problem_.where, "y", y,
                           {.rows = tokens, .cols = problem_.n, .dtype = problem_.output_dtype}));
   FEWBIT_TRY(check_apart(problem_.where, x.bytes, y, workspace));
-  FEWBIT_TRY(check_workspace(problem_.where, workspace, needed));
+  FEWBIT_TRY(
+      check_workspace(problem_.where, workspace, needed, memory == DeviceKind::cpu ? 64 : 1024));
   if (tokens == 0) return {};
-  return prepared_->run({.tokens = tokens, .x = x, .y = y, .workspace = workspace}, executor);
+  return prepared_->run(
+      {.tokens = tokens, .x = x, .y = y, .workspace = workspace, .stream = stream}, executor);
 }
 
 PreparedInfo LinearLayer::info() const { return prepared_->info(); }

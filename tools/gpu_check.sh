@@ -15,13 +15,13 @@ if [ "${1:-}" = pack ]; then
   mkdir -p "$2"
   cp "$here/gpu_check.sh" "$build"/tests/device/device_test "$build"/tests/device/cuda_moe_test \
     "$build"/tests/device/cuda_backend_test "$build"/fewbit \
-    "$build"/tests/core/float_convert_device "$build"/bench/bench_gpu_moe "$2"
+    "$build"/tests/core/float_convert_device "$build"/bench/bench_gpu_{moe,linear} "$2"
   cp -r "$here/../models/tiny-moe" "$2"
   # Libraries that the other machine may lack.
   mkdir -p "$2/lib"
   ldd "$build"/fewbit "$build"/tests/device/cuda_backend_test |
     awk '/lib(fmt|pcre2|xxhash|stdc|gcc_s)/ { print $3 }' | sort -u | xargs cp -Lt "$2/lib"
-  strip "$2"/fewbit "$2"/*_test "$2"/float_convert_device "$2"/bench_gpu_moe
+  strip "$2"/fewbit "$2"/*_test "$2"/float_convert_device "$2"/bench_gpu_*
   exit 0
 fi
 
@@ -79,7 +79,9 @@ if [ "${1:-}" != quick ] && [ -n "$sanitizer" ]; then
       --gtest_brief=1 --gtest_filter="$small"
   done
 fi
-printf '== %s\n' "./bench_gpu_moe"
-timeout 200 ./bench_gpu_moe || failed=1
+for program in ./bench_gpu_moe ./bench_gpu_linear; do
+  printf '== %s\n' "$program"
+  timeout 200 "$program" || failed=1
+done
 [ $failed = 0 ] && echo "gpu_check: passed" || echo "gpu_check: FAILED"
 exit $failed

@@ -38,9 +38,15 @@ class LinearLayer {
   ~LinearLayer();
 
   Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const;
+  // Of a call in CUDA memory. Error invalid_argument: the backend takes none.
+  Result<std::uint64_t> device_workspace_bytes(std::int64_t tokens) const;
   // x [tokens, k], y [tokens, n]; workspace >= workspace_bytes(tokens), 64-byte aligned.
+  // With x.device a CUDA device all three lie in its memory, workspace at least
+  // device_workspace_bytes(tokens) and 1024-byte aligned; the work is put on `stream`, a
+  // cudaStream_t, and run returns before it is done.
   Result<void> run(std::int64_t tokens, const TensorView& x, std::span<std::byte> y,
-                   std::span<std::byte> workspace, Executor& executor) const;
+                   std::span<std::byte> workspace, Executor& executor,
+                   void* stream = nullptr) const;
 
   const LinearProblem& problem() const { return problem_; }
   PreparedInfo info() const;

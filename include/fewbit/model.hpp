@@ -67,7 +67,8 @@ struct ModelOptions {
   DType activation_dtype = DType::bf16;  // or f32, for exact comparison
   std::int64_t max_tokens = 512;         // most tokens of one forward call
   std::string backend;                   // forced backend of the experts
-  std::string device = "cpu";            // that runs the experts, as describe_device names it
+  std::string device = "cpu";            // of the experts, as describe_device names it; on a
+                                         // GPU also of the quantized dense layers that it can run
   ProgressFn progress;                   // bytes prepared / total
 };
 
@@ -75,6 +76,8 @@ struct ModelOptions {
 struct ModelReport {
   std::vector<Selection> moe_selections;  // one a MoE layer
   MoeProblem moe_problem;                 // of the first MoE layer
+  std::int64_t dense_on_gpu = 0;          // dense layers that run where the experts do
+  std::int64_t dense_on_cpu = 0;
   std::uint64_t checkpoint_bytes = 0;
   std::uint64_t owned_bytes = 0;   // prepared weights
   std::uint64_t mapped_bytes = 0;  // read in place

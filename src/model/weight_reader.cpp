@@ -14,6 +14,7 @@
 #include "scheme/name_parts.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "scheme/zero_bias.hpp"
+#include "select/select.hpp"
 
 namespace fewbit {
 
@@ -126,8 +127,13 @@ Result<LinearLayer> WeightReader::linear(const std::string& module, MatrixShape 
                               .output_dtype = output_dtype,
                               .max_tokens = source_.options.max_tokens,
                               .where = module};
+  // Quantized layers go to the experts' GPU, where its backends run them.
+  const bool on_gpu = weight.scheme.quantized() && source_.expert_device.kind == DeviceKind::cuda &&
+                      select_linear_backend(problem, source_.expert_device, {}).has_value();
   FEWBIT_TRY(LinearLayer layer,
-             LinearLayer::prepare(problem, weight, source_.device, {}, *source_.executor));
+             LinearLayer::prepare(problem, weight, on_gpu ? source_.expert_device : source_.device,
+                                  {}, *source_.executor));
+  ++(on_gpu ? report_.dense_on_gpu : report_.dense_on_cpu);
   const PreparedInfo info = layer.info();
   report_.owned_bytes += info.owned_bytes;
   report_.mapped_bytes += info.mapped_bytes;

@@ -36,6 +36,7 @@ struct LinearArgs {
   TensorView x;            // [tokens, k]
   std::span<std::byte> y;  // [tokens, n]
   std::span<std::byte> workspace;
+  void* stream = nullptr;  // with x in CUDA memory
 };
 
 class PreparedLinear {
@@ -44,6 +45,10 @@ class PreparedLinear {
   virtual Result<std::uint64_t> workspace_bytes(std::int64_t tokens) const = 0;
   virtual Result<void> run(const LinearArgs& args, Executor& executor) const = 0;
   virtual PreparedInfo info() const = 0;
+  // For calls in CUDA memory; nothing here takes them by default.
+  virtual Result<std::uint64_t> device_workspace_bytes(std::int64_t /*tokens*/) const {
+    return Error{ErrorCode::invalid_argument, "x is in CUDA memory, expected CPU memory", ""};
+  }
 };
 
 struct Backend {

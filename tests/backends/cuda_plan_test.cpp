@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cuda_moe/grouped_plan.hpp"
+#include "backends/cuda_moe/linear.hpp"
 #include "layout/cuda_f4_cells.hpp"
 #include "layout/cuda_f8_cells.hpp"
 
@@ -235,6 +236,102 @@ TEST(CudaGroupedPlan, RunsWhereItWasFaster) {
   EXPECT_FALSE(runs_grouped(f8));
   f8.tokens = 96;
   EXPECT_TRUE(runs_grouped(f8));
+}
+
+// Of a dense layer there is the second matrix alone, shared between the warps as far as they would
+// be idle, and everything has its place.
+TEST(CudaStreamPlan, ADenseLayerIsTheSecondMatrixAlone) {
+  for (const CellFormat& format : formats) {
+    for (const Dims d : {Dims{32, 32}, Dims{96, 160}, Dims{4096, 4096}, Dims{151936, 2048}}) {
+      for (const std::int64_t tokens : {1, 8, 9, 16, 33, 100}) {
+        SCOPED_TRACE(testing::Message() << "n " << d.n << " k " << d.k << " tokens " << tokens);
+        const StreamShape shape = dense_shape(format.kind, tokens, d);
+        const Result<StreamPlan> plan = plan_stream(format, shape, h200);
+        ASSERT_TRUE(plan) << plan.error().message();
+        EXPECT_EQ(plan->hidden, d.n);
+        EXPECT_EQ(plan->fc1.units, 0);
+        expect_split(plan->fc2, {.n = d.n / 2, .k = d.k}, format.cell_multiple());
+        expect_memory(*plan, format, h200);
+        EXPECT_GE(plan->max_items * 8 * plan->token_tiles, tokens);
+        EXPECT_GE(plan->counters, plan->max_items + 2);
+      }
+    }
+  }
+  const auto split = [](Dims d) {
+    const StreamShape shape = dense_shape(CellKind::nvfp4, 1, d);
+    return plan_stream(nvfp4_cells, shape, h200)->fc2.split;
+  };
+  EXPECT_EQ(split({4096, 4096}), 16);   // a unit a block
+  EXPECT_EQ(split({16384, 4096}), 4);   // four
+  EXPECT_EQ(split({151936, 2048}), 4);  // 36: the last four are shared
+  EXPECT_EQ(split({4096, 64}), 2);      // no more than there are cells
+  const auto refused = plan_stream(nvfp4_cells, dense_shape(CellKind::nvfp4, 1, {64, 40}), h200);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "cuda_stream: k 40, expected a multiple of 16 from 16 to 1048576");
+}
+
+TEST(CudaGroupedPlan, ADenseLayerGathersItsOnlyActivations) {
+  for (const Dims d : {Dims{32, 64}, Dims{96, 192}, Dims{4096, 12288}}) {
+    for (const std::int64_t tokens : {1, 9, 130, 4096}) {
+      const StreamShape shape = dense_shape(CellKind::nvfp4, tokens, d);
+      const Result<GroupedPlan> plan = plan_grouped(shape, h200);
+      ASSERT_TRUE(plan) << plan.error().message();
+      EXPECT_EQ(plan->gathered, d.k);
+      EXPECT_EQ(plan->units1, 0);
+      EXPECT_EQ(plan->units2 * 32, d.n);
+      EXPECT_EQ(plan->activated_at, plan->x_at);
+      EXPECT_GE(plan->max_rows, (tokens + 7) / 8 * 8);
+      EXPECT_GE(plan->max_items, (tokens + plan->item_rows - 1) / plan->item_rows);
+      EXPECT_GE(plan->products_at - plan->x_at, 2 * plan->max_rows * d.k);
+      EXPECT_GE(plan->scratch_bytes - plan->products_at, 4 * plan->max_rows * d.n);
+    }
+  }
+  const auto refused = plan_grouped(dense_shape(CellKind::nvfp4, 1, {48, 64}), h200);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "cuda_grouped: n 48, expected a multiple of 32 up to 1048576");
+}
+
+// As measured: few results stream, and items are as wide as the multiprocessors have tiles for.
+TEST(CudaGroupedPlan, DenseLayersRunWhereTheyWereFaster) {
+  const auto shape = [](CellKind kind, std::int64_t tokens, Dims d) {
+    return dense_shape(kind, tokens, d);
+  };
+  const Dims square{4096, 4096};
+  EXPECT_FALSE(runs_grouped(shape(CellKind::nvfp4, 128, square)));
+  EXPECT_TRUE(runs_grouped(shape(CellKind::nvfp4, 256, square)));
+  EXPECT_TRUE(runs_grouped(shape(CellKind::f8, 128, square)));
+  EXPECT_FALSE(runs_grouped(shape(CellKind::int4, 512, {1024, 4096})));
+  EXPECT_EQ(grouped_item_width(shape(CellKind::nvfp4, 512, square)), 64);
+  EXPECT_EQ(grouped_item_width(shape(CellKind::nvfp4, 1024, square)), 128);
+  EXPECT_EQ(grouped_item_width(shape(CellKind::f8, 128, square)), 32);
+  EXPECT_EQ(grouped_item_width(shape(CellKind::int4, 4096, square)), 64);
+}
+
+TEST(CudaLinear, EveryUnmetNeedIsNamed) {
+  DeviceInfo card;
+  card.kind = DeviceKind::cuda;
+  card.compute_capability = 90;
+  card.sm_count = h200.sm_count;
+  card.shared_memory_bytes = h200.shared_memory_bytes;
+  LinearProblem problem{.n = 4096, .k = 25600, .weight = {}, .where = "dense"};
+  problem.weight.weight = DType::f8_e4m3;
+  problem.weight.scale = ScaleSpec{};
+  problem.weight.scale->dtype = DType::f32;
+  problem.weight.scale->granularity = {.rows = 128, .cols = 128};
+  EXPECT_TRUE(linear_refusals(problem, card).empty());
+  problem.n = 4080;
+  problem.activation_dtype = DType::f32;
+  problem.output_dtype = DType::f8_e4m3;
+  card.compute_capability = 80;
+  std::string text;
+  for (const Refusal& r : linear_refusals(problem, card)) text += r.needs + "/" + r.has + "; ";
+  EXPECT_EQ(text,
+            "compute capability 9.0/compute capability 8.0; activations in bf16/f32; results in "
+            "bf16, f16 or f32/f8_e4m3; n % 32 = 0/4080; ");
+  problem.weight.weight = DType::i8;
+  EXPECT_EQ(linear_refusals(problem, card).size(), 4U);
 }
 
 }  // namespace

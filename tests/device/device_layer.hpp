@@ -228,7 +228,7 @@ inline Result<DeviceCall> make_call(const StreamPlan& plan, const HostCall& host
   FEWBIT_TRY(call.weights, upload(*host.weights, stream));
   const auto routes =
       static_cast<std::uint64_t>(plan.tokens) * static_cast<std::uint64_t>(plan.top_k);
-  const auto hidden = static_cast<std::uint64_t>(plan.fc1.depth);
+  const auto hidden = static_cast<std::uint64_t>(plan.hidden);
   const auto inner = static_cast<std::uint64_t>(plan.fc2.depth);
   FEWBIT_TRY(call.out, device::Buffer::allocate(
                            2 * static_cast<std::uint64_t>(plan.tokens) * hidden, stream));

@@ -132,7 +132,7 @@ inline Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& c
              prepare_weights(layer.format, layer.shape, host_experts(layer), stream));
   StreamPlan sizes;  // of the buffers that a call has in any case
   sizes.tokens = plan.tokens;
-  sizes.fc1.depth = plan.hidden;
+  sizes.hidden = plan.hidden;
   FEWBIT_TRY(const DeviceCall call,
              make_call(sizes, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
                        stream));

@@ -12,6 +12,8 @@ extern const Backend cuda_moe_backend;
 
 namespace cuda {
 
+// Whether there are kernels for the device; adds what is wrong with it.
+bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals);
 std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& device);
 
 // The kernels' words for a layer that was not refused.

@@ -52,14 +52,14 @@ Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std:
   return out;
 }
 
+}  // namespace
+
 Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor) {
   const TensorView& view = tensor.scales.view;
   std::vector<float> out(view.bytes.size() * 8 / static_cast<std::size_t>(dtype_bits(view.dtype)));
   FEWBIT_TRY(convert_to_f32(view.dtype, view.bytes, out));
   return out;
 }
-
-}  // namespace
 
 Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert,
                                 int matrix) {
@@ -136,9 +136,6 @@ Error nan_code(const MoeProblem& problem) {
   return Error{ErrorCode::unsupported, "e4m3 codes that are NaN", problem.where};
 }
 
-namespace {
-
-// A scale of the whole tensor is one more factor.
 Result<float> global_of(const QuantizedTensor& tensor) {
   const Scheme& scheme = tensor.scheme;
   if (scheme.weight != DType::f8_e4m3 || scheme.scale->granularity.rows != 0) {
@@ -147,8 +144,6 @@ Result<float> global_of(const QuantizedTensor& tensor) {
   FEWBIT_TRY(const std::vector<float> scales, scales_in_f32(tensor));
   return tensor.global_scale * scales.front();
 }
-
-}  // namespace
 
 Result<std::array<float, 3>> globals_of(const ExpertWeights& expert) {
   std::array<float, 3> out{};
@@ -181,19 +176,20 @@ Result<std::vector<float>> biases_of(const MoeProblem& problem, const ExpertWeig
   return out;
 }
 
+void add_scales(const QuantizedTensor& tensor, ScaleRange& range) {
+  for (const std::byte b : tensor.scales.view.bytes) {
+    const auto scale = static_cast<std::uint8_t>(b);
+    if (scale == 0) continue;
+    range.least = std::min(range.least, scale);
+    range.most = std::max(range.most, scale);
+  }
+}
+
 ScaleRange scale_range(const ExpertWeights& expert) {
   ScaleRange range;
-  const auto add = [&range](const QuantizedTensor& tensor) {
-    for (const std::byte b : tensor.scales.view.bytes) {
-      const auto scale = static_cast<std::uint8_t>(b);
-      if (scale == 0) continue;
-      range.least = std::min(range.least, scale);
-      range.most = std::max(range.most, scale);
-    }
-  };
-  if (expert.gate) add(*expert.gate);
-  add(expert.up);
-  add(expert.down);
+  if (expert.gate) add_scales(*expert.gate, range);
+  add_scales(expert.up, range);
+  add_scales(expert.down, range);
   return range;
 }
 

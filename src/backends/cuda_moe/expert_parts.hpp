@@ -34,6 +34,10 @@ Result<F8Parts> f8_parts_of(const MoeProblem& problem, const ExpertWeights& expe
 Result<std::vector<float>> row_scales_of(const ExpertWeights& expert);
 Error nan_code(const MoeProblem& problem);
 
+// The global scale of a matrix; a scale of a whole e4m3 tensor is one more factor of it.
+Result<float> global_of(const QuantizedTensor& tensor);
+// A matrix's scales as they are stored.
+Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor);
 // Gate (without one: up), up, down.
 Result<std::array<float, 3>> globals_of(const ExpertWeights& expert);
 
@@ -48,6 +52,7 @@ struct ScaleRange {
   std::uint8_t most = 0;
 };
 ScaleRange scale_range(const ExpertWeights& expert);
+void add_scales(const QuantizedTensor& tensor, ScaleRange& range);
 // Whether weights with such scales go through grouped products.
 bool grouped_takes(const MoeProblem& problem, const ScaleRange& range);
 

@@ -90,6 +90,22 @@ double expected_experts(const StreamShape& shape) {
   return std::max(1.0, experts * (1 - missed));
 }
 
+// The split of a dense matrix: the one whose warps have the fewest cells to read, one after the
+// other. A block has few units or one.
+int dense_split(const StreamShape& shape, std::int64_t tiles, int blocks) {
+  const std::int64_t items = ceil_div(shape.tokens, 8 * tiles);
+  const std::int64_t units =
+      ceil_div(units_of(shape.hidden_size / 2) * items, std::int64_t{std::max(blocks, 1)});
+  const auto parts = [&](std::int64_t split) {  // sixteenths of a unit
+    return ceil_div(units * split, std::int64_t{stream_warps}) * (stream_warps / split);
+  };
+  int best = 1;
+  for (int split = 2; split <= stream_warps; split *= 2) {
+    if (parts(split) < parts(best)) best = split;
+  }
+  return best;
+}
+
 // Up to 4 tokens an expert a second reading of the few that have more than 8 costs less than wider
 // tiles for all.
 int tiles_for(const CellFormat& format, const StreamShape& shape) {
@@ -116,9 +132,7 @@ Result<void> check_shape(const StreamShape& shape) {
                   "at most " + std::to_string(max_routes / shape.top_k) + " with top_k " +
                       std::to_string(shape.top_k));
   }
-  const std::array<std::pair<const char*, std::int64_t>, 2> sizes{
-      {{"hidden_size", shape.hidden_size}, {"intermediate_size", shape.intermediate_size}}};
-  for (const auto& [name, size] : sizes) {
+  for (const auto& [name, size] : named_sizes(shape)) {
     if (size < 16 || size % 16 != 0 || size > (1 << 20)) {
       return refuse(name, size, "a multiple of 16 from 16 to 1048576");
     }
@@ -170,7 +184,7 @@ bool fit(StreamPlan& plan, const CellFormat& format, const StreamShape& shape,
     // Wider tiles aren't worth short pieces.
     if (plan.token_tiles > 1 && way.piece_cells < stream_piece_cells) return false;
     if (way.piece_cells % format.cell_multiple() != 0) return false;
-    plan.fc1 = matrix(format, half1, split1, way.piece_cells);
+    if (!shape.dense) plan.fc1 = matrix(format, half1, split1, way.piece_cells);
     plan.fc2 = matrix(format, half2, split2, way.piece_cells);
     plan.slot_bytes = std::max(plan.fc1.piece_cells, plan.fc2.piece_cells) * format.cell_bytes();
     const auto available = static_cast<std::int64_t>(card.shared_memory_bytes);
@@ -181,11 +195,28 @@ bool fit(StreamPlan& plan, const CellFormat& format, const StreamShape& shape,
 
 }  // namespace
 
+StreamShape dense_shape(CellKind kind, std::int64_t tokens, Dims matrix) {
+  StreamShape shape{.tokens = tokens,
+                    .top_k = 1,
+                    .experts = 1,
+                    .hidden_size = matrix.n,
+                    .intermediate_size = matrix.k};
+  shape.kind = kind;
+  shape.dense = true;
+  return shape;
+}
+
+std::array<std::pair<const char*, std::int64_t>, 2> named_sizes(const StreamShape& shape) {
+  return {{{shape.dense ? "n" : "hidden_size", shape.hidden_size},
+           {shape.dense ? "k" : "intermediate_size", shape.intermediate_size}}};
+}
+
 Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shape,
                                const StreamCard& card, const StreamChoice& choice) {
   if (Result<void> checked = check_shape(shape); !checked) return checked.error();
   StreamPlan plan;
   plan.tokens = static_cast<int>(shape.tokens);
+  plan.hidden = static_cast<int>(shape.hidden_size);
   plan.top_k = static_cast<int>(shape.top_k);
   plan.experts = static_cast<int>(shape.experts);
   plan.blocks = card.sm_count;
@@ -196,11 +227,15 @@ Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shap
   };
   const auto cells = [](std::int64_t depth) { return static_cast<double>(depth) / 32; };
   const int split1 = choice.split1 != 0 ? choice.split1
+                     : shape.dense      ? 1
                                         : split_of(measured_fc1, cells(shape.hidden_size),
                                                    units_a_block(shape.rows1()));
-  const int split2 = choice.split2 != 0 ? choice.split2
-                                        : split_of(measured_fc2, cells(shape.intermediate_size),
-                                                   units_a_block(shape.hidden_size / 2));
+  const auto split2_of = [&](int tiles) {
+    if (choice.split2 != 0) return choice.split2;
+    if (shape.dense) return dense_split(shape, tiles, card.sm_count);
+    return split_of(measured_fc2, cells(shape.intermediate_size),
+                    units_a_block(shape.hidden_size / 2));
+  };
   for (int tiles = choice.token_tiles != 0 ? std::min(choice.token_tiles, format.most_token_tiles())
                                            : tiles_for(format, shape);
        tiles >= 1; tiles /= 2) {
@@ -211,15 +246,16 @@ Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shap
     const std::int64_t units = std::max(units_of(shape.rows1()), units_of(shape.hidden_size / 2));
     if (most * units * (plan.blocks + 1) >= std::int64_t{1} << 32) continue;
     plan.counters = plan.max_items + 2;
-    if (fit(plan, format, shape, card, split1, split2)) return plan;
+    if (fit(plan, format, shape, card, split1, split2_of(tiles))) return plan;
     // Their pieces are long: without the room for sums.
     if (tiles == 1 && format.scaled_sums() && fit(plan, format, shape, card, 1, 1)) {
       return plan;
     }
   }
+  const auto sizes = named_sizes(shape);
   return Error{ErrorCode::unsupported,
-               "hidden_size " + std::to_string(shape.hidden_size) + " and intermediate_size " +
-                   std::to_string(shape.intermediate_size) +
+               std::string(sizes[0].first) + " " + std::to_string(sizes[0].second) + " and " +
+                   sizes[1].first + " " + std::to_string(sizes[1].second) +
                    " need more than the shared memory of one thread block, " +
                    std::to_string(card.shared_memory_bytes) + " bytes",
                "cuda_stream"};

@@ -2,10 +2,13 @@
 // How the streaming MoE kernel runs a call: a pure function of sizes and of the card.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "fewbit/result.hpp"
 #include "kernels/cuda/moe_f4_grouped.hpp"
+#include "layout/place.hpp"
 
 namespace fewbit::cuda {
 
@@ -19,10 +22,20 @@ struct StreamShape {
   bool swiglu = true;
   bool plain = true;  // is_plain() and no biases
   CellKind kind = CellKind::nvfp4;
+  bool dense = false;  // dense_shape()
 
   // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.
-  std::int64_t rows1() const { return gated ? intermediate_size : intermediate_size / 2; }
+  std::int64_t rows1() const {
+    if (dense) return 0;
+    return gated ? intermediate_size : intermediate_size / 2;
+  }
 };
+
+// A dense layer [n, k]: one expert that every token goes to, of which only fc2 is there.
+StreamShape dense_shape(CellKind kind, std::int64_t tokens, Dims matrix);
+
+// Its sizes with the names that the caller knows them by.
+std::array<std::pair<const char*, std::int64_t>, 2> named_sizes(const StreamShape& shape);
 
 struct StreamCard {
   int sm_count = 0;

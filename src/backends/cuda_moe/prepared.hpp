@@ -2,30 +2,10 @@
 // A MoE layer in device memory.
 #pragma once
 
-#include <mutex>
-
 #include "backends/cuda_moe/cuda_moe.hpp"
-#include "device/device.hpp"
+#include "backends/cuda_moe/shared_scratch.hpp"
 
 namespace fewbit::cuda {
-
-// A stream and memory for calls whose activations are on the host: one for all layers of a process,
-// as large as the largest call needs. Calls on it wait for each other.
-class SharedScratch {
- public:
-  static Result<std::shared_ptr<SharedScratch>> get();
-  explicit SharedScratch(device::Stream stream) : stream_(std::move(stream)) {}
-
-  const device::Stream& stream() const { return stream_; }
-  std::mutex& mutex() { return mutex_; }
-  // At least so many bytes, 1024-byte aligned; with the mutex held.
-  Result<std::byte*> memory(std::uint64_t bytes);
-
- private:
-  device::Stream stream_;
-  std::mutex mutex_;
-  device::Buffer buffer_;
-};
 
 struct LayerWeights {
   device::Buffer gate_up, down;       // [experts]

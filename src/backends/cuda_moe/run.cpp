@@ -9,12 +9,7 @@
 namespace fewbit::cuda {
 namespace {
 
-constexpr std::uint64_t alignment = 1024;
 constexpr std::int64_t max_stream_routes = 8192;
-
-std::uint64_t aligned(std::uint64_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 // Scratch of the streaming kernel: counters, activated rows, products.
 struct StreamScratch {
@@ -26,10 +21,12 @@ StreamScratch scratch_of(const StreamPlan& plan, const MoeProblem& problem) {
   const auto routes =
       static_cast<std::uint64_t>(plan.tokens) * static_cast<std::uint64_t>(plan.top_k);
   StreamScratch s;
-  s.activated_at = aligned(4 * static_cast<std::uint64_t>(plan.counters));
+  s.activated_at = scratch_aligned(4 * static_cast<std::uint64_t>(plan.counters));
   s.products_at =
-      s.activated_at + aligned(2 * routes * static_cast<std::uint64_t>(problem.intermediate_size));
-  s.bytes = s.products_at + aligned(4 * routes * static_cast<std::uint64_t>(problem.hidden_size));
+      s.activated_at +
+      scratch_aligned(2 * routes * static_cast<std::uint64_t>(problem.intermediate_size));
+  s.bytes =
+      s.products_at + scratch_aligned(4 * routes * static_cast<std::uint64_t>(problem.hidden_size));
   return s;
 }
 
@@ -42,37 +39,15 @@ HostCall host_call(const MoeProblem& problem, std::int64_t tokens, std::int64_t 
   const std::uint64_t row_bytes = 2 * static_cast<std::uint64_t>(problem.hidden_size);
   const std::uint64_t routes = rows * static_cast<std::uint64_t>(problem.top_k);
   HostCall at;
-  at.ids = aligned(rows * row_bytes);
-  at.weights = at.ids + aligned(4 * routes);
-  at.map = at.weights + aligned(4 * routes);
-  at.out = at.map + aligned(4 * static_cast<std::uint64_t>(map_size));
-  at.workspace = at.out + aligned(rows * row_bytes);
+  at.ids = scratch_aligned(rows * row_bytes);
+  at.weights = at.ids + scratch_aligned(4 * routes);
+  at.map = at.weights + scratch_aligned(4 * routes);
+  at.out = at.map + scratch_aligned(4 * static_cast<std::uint64_t>(map_size));
+  at.workspace = at.out + scratch_aligned(rows * row_bytes);
   return at;
 }
 
 }  // namespace
-
-Result<std::shared_ptr<SharedScratch>> SharedScratch::get() {
-  static std::mutex mutex;
-  static std::weak_ptr<SharedScratch> shared;
-  const std::scoped_lock lock(mutex);
-  std::shared_ptr<SharedScratch> scratch = shared.lock();
-  if (scratch == nullptr) {
-    FEWBIT_TRY(device::Stream stream, device::Stream::create());
-    scratch = std::make_shared<SharedScratch>(std::move(stream));
-    shared = scratch;
-  }
-  return scratch;
-}
-
-Result<std::byte*> SharedScratch::memory(std::uint64_t bytes) {
-  if (buffer_.size() < bytes + alignment) {
-    buffer_ = device::Buffer();
-    FEWBIT_TRY(buffer_, device::Buffer::allocate(bytes + alignment, stream_));
-  }
-  const auto past = reinterpret_cast<std::uintptr_t>(buffer_.data()) % alignment;
-  return buffer_.data() + (past == 0 ? 0 : alignment - past);
-}
 
 Moe::Moe(const MoeProblem& problem, const DeviceInfo& card, std::shared_ptr<SharedScratch> scratch,
          LayerWeights weights, bool grouped, PreparedInfo info)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda_moe/cuda_moe.hpp"
+#include "backends/cuda_moe/linear.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
 #include "core/device_info.hpp"
 
@@ -12,6 +13,8 @@ namespace cuda {
 namespace {
 
 constexpr int built_capability = 90;
+
+}  // namespace
 
 bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
   if (device.kind != DeviceKind::cuda) {
@@ -24,6 +27,8 @@ bool check_device(const DeviceInfo& device, std::vector<Refusal>& refusals) {
                                   device.compute_capability % 10)});
   return false;
 }
+
+namespace {
 
 // The cells that both matrices have.
 std::optional<CellFormat> check_weights(const MoeProblem& problem, std::vector<Refusal>& refusals) {
@@ -41,9 +46,7 @@ std::optional<CellFormat> check_weights(const MoeProblem& problem, std::vector<R
 // Sizes that one of the kernels takes.
 void check_sizes(const MoeProblem& problem, const CellFormat& format, const DeviceInfo& device,
                  bool runs, std::vector<Refusal>& refusals) {
-  // Of int4 the last group may be cut; of f8 the 16 rows of a unit share a scale.
-  const bool by_32 = format.kind == CellKind::mxfp4 || format.kind == CellKind::f8;
-  const std::int64_t group = by_32 ? 32 : 16;
+  const std::int64_t group = size_multiple(format);
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"hidden_size", problem.hidden_size}, {"intermediate_size", problem.intermediate_size}};
   bool divisible = true;
@@ -142,20 +145,6 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
 
 namespace {
 
-std::vector<Refusal> linear_refusals(const LinearProblem& /*problem*/, const DeviceInfo& device) {
-  std::vector<Refusal> refusals;
-  check_device(device, refusals);
-  refusals.push_back({Reason::shape, "experts of a MoE layer", "a dense layer"});
-  return refusals;
-}
-
-Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,
-                                                       const QuantizedTensor& /*weight*/,
-                                                       const DeviceInfo& /*device*/,
-                                                       Executor& /*executor*/) {
-  return Error{ErrorCode::unsupported, "backend cuda_moe runs no dense layers", problem.where};
-}
-
 std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, std::int64_t k) {
   if (n < 1 || k < 1) return std::nullopt;
   const std::optional<CellFormat> format = cells_of(scheme);
@@ -169,8 +158,8 @@ std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, 
 const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
-        "NVFP4, MXFP4, INT4 and FP8 experts on a CUDA device, every activation, biases; no dense "
-        "layers",
+        "NVFP4, MXFP4, INT4 and FP8 experts on a CUDA device, every activation, biases; dense "
+        "layers of the same",
     .layout = "cuda_f4_cells, cuda_int4_cells, cuda_f8_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,

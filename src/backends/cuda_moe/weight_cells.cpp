@@ -103,6 +103,11 @@ const char* layout_name(const CellFormat& format) {
   return format.kind == CellKind::int4 ? "cuda_int4_cells" : "cuda_f4_cells";
 }
 
+std::int64_t size_multiple(const CellFormat& format) {
+  // Of int4 the last group may be cut; of f8 the 16 rows of a unit share a scale.
+  return format.kind == CellKind::mxfp4 || format.kind == CellKind::f8 ? 32 : 16;
+}
+
 std::int64_t packed_bytes(const CellFormat& format, Dims half) {
   const std::int64_t multiple = format.cell_multiple();
   const std::int64_t cells = ceil_div(half.k, 32 * multiple) * multiple;

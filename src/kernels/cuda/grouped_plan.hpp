@@ -26,7 +26,8 @@ struct GroupedPlan {
   int experts = 0;
   int hidden = 0;  // multiples of grouped_step
   int inner = 0;
-  int units1 = 0;  // of fc1 and fc2: 16 rows of each half
+  int gathered = 0;  // k of the activations of a call: hidden, or inner of a dense layer
+  int units1 = 0;    // of fc1 and fc2: 16 rows of each half; 0: a dense layer is fc2 alone
   int units2 = 0;
   int blocks = 0;     // multiprocessors
   int item_rows = 0;  // 32, 64 or 128: the most that an item has
@@ -38,8 +39,8 @@ struct GroupedPlan {
   long long items_at = 0;        // GroupedItem [max_items]
   long long row_weight_at = 0;   // f32 [max_rows]
   long long route_row_at = 0;    // int [tokens * top_k]; -1: adds nothing
-  long long x_at = 0;            // bf16 [max_rows, hidden], as products read them
-  long long activated_at = 0;    // bf16 [max_rows, inner], likewise
+  long long x_at = 0;            // bf16 [max_rows, gathered], as products read them
+  long long activated_at = 0;    // bf16 [max_rows, inner], likewise; of a dense layer the same
   long long products_at = 0;     // f32 [max_rows, hidden]
   long long scratch_bytes = 0;
 };

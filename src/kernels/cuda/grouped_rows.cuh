@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cuda/grouped_routes.cuh"
+#include "kernels/cuda/store_result.cuh"
 
 namespace fewbit::cuda {
 
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(256)
                 void* scratch) {
   const int routes = plan.tokens * plan.top_k;
   const int lane = threadIdx.x % 32;
-  const int chunks = plan.hidden / 8;
+  const int chunks = plan.gathered / 8;
   auto* experts = at<ExpertRows>(scratch, plan.experts_at);
   for (int route = blockIdx.x * 8 + threadIdx.x / 32; route < routes; route += gridDim.x * 8) {
     const int expert = expert_of(args, route, routes, plan.experts);
@@ -57,10 +58,10 @@ __global__ void __launch_bounds__(256)
     const int piece = (row - rows.first) / rows.width;
     const int first = rows.first + piece * rows.width;
     const int item_rows = (min(rows.width, rows.count - piece * rows.width) + 7) / 8 * 8;
-    std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * first * plan.hidden;
+    std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * first * plan.gathered;
     const auto* from =
         reinterpret_cast<const uint4*>(static_cast<const std::uint16_t*>(args.x) +
-                                       static_cast<long long>(route / plan.top_k) * plan.hidden);
+                                       static_cast<long long>(route / plan.top_k) * plan.gathered);
     // Four lanes a cell: each reads a run of 8 k and writes a chunk.
     for (int base = 0; base < chunks; base += 32 * gather_batch) {
       uint4 v[gather_batch];
@@ -105,12 +106,12 @@ __global__ void __launch_bounds__(256)
       sum.z += v.z;
       sum.w += v.w;
     }
-    __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.out) +
-                         static_cast<long long>(token) * plan.hidden + quad / 8 * 16 + quad % 8;
-    out[0] = __float2bfloat16_rn(sum.x);
-    out[8] = __float2bfloat16_rn(sum.y);
-    out[plan.hidden / 2] = __float2bfloat16_rn(sum.z);
-    out[plan.hidden / 2 + 8] = __float2bfloat16_rn(sum.w);
+    const long long at = static_cast<long long>(token) * plan.hidden + quad / 8 * 16 + quad % 8;
+    const int half = plan.hidden / 2;
+    store_result(args.out, args.out_type, at, sum.x);
+    store_result(args.out, args.out_type, at + 8, sum.y);
+    store_result(args.out, args.out_type, at + half, sum.z);
+    store_result(args.out, args.out_type, at + half + 8, sum.w);
   }
 }
 

@@ -59,6 +59,9 @@ struct MoeF4Rule {
   bool router_weight_on_input = false;
 };
 
+// What results are rounded to.
+enum class OutType { bf16, f16, f32 };
+
 // silu(gate) * up, with the router weight on the output.
 inline bool is_plain(const MoeF4Rule& rule) {
   const ActivationConstants& c = rule.constants;
@@ -81,10 +84,11 @@ struct MoeF4Args {
   const std::int32_t* expert_map = nullptr;  // [map_size] id -> expert, others add nothing; or none
   int map_size = 0;
   const float* topk_weights = nullptr;  // [tokens, top_k]
-  void* out = nullptr;                  // bf16 [tokens, hidden]
-  void* activated = nullptr;            // scratch, bf16 [tokens * top_k, intermediate]
-  float* products = nullptr;            // scratch, f32 [tokens * top_k, hidden]
-  std::uint32_t* counters = nullptr;    // plan.counters zeros; every run leaves them zero
+  void* out = nullptr;                  // [tokens, hidden]
+  OutType out_type = OutType::bf16;
+  void* activated = nullptr;          // scratch, bf16 [tokens * top_k, intermediate]
+  float* products = nullptr;          // scratch, f32 [tokens * top_k, hidden]
+  std::uint32_t* counters = nullptr;  // plan.counters zeros; every run leaves them zero
   MoeF4Rule rule;
   CellFormat format;  // set by the launch
 };

@@ -24,8 +24,10 @@ template <class Format, int item_rows>
 cudaError_t launch_tiles(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                          cudaStream_t stream) {
   using Tile = GroupedTile<Format, item_rows>;
-  const cudaError_t error = launch_products<Format, Tile, true>(plan, args, scratch, stream);
-  if (error != cudaSuccess) return error;
+  if (plan.units1 > 0) {
+    const cudaError_t error = launch_products<Format, Tile, true>(plan, args, scratch, stream);
+    if (error != cudaSuccess) return error;
+  }
   return launch_products<Format, Tile, false>(plan, args, scratch, stream);
 }
 

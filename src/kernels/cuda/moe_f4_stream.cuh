@@ -15,6 +15,7 @@
 #include "kernels/cuda/int4_cell.cuh"
 #include "kernels/cuda/moe_f4.hpp"
 #include "kernels/cuda/moe_f4_items.cuh"
+#include "kernels/cuda/store_result.cuh"
 
 namespace fewbit::cuda {
 
@@ -153,7 +154,7 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
 
 // out[t] = sum of the token's weighted products, in slot order.
 __device__ inline void sum_products(const StreamPlan& plan, const MoeF4Args& args) {
-  const int hidden = plan.fc1.depth;
+  const int hidden = plan.hidden;
   const int quads = hidden / 4;
   const long long total = static_cast<long long>(plan.tokens) * quads;
   const int lane = threadIdx.x % 32;
@@ -176,10 +177,7 @@ __device__ inline void sum_products(const StreamPlan& plan, const MoeF4Args& arg
       sum.z += v.z;
       sum.w += v.w;
     }
-    const __nv_bfloat162 low = __floats2bfloat162_rn(sum.x, sum.y);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(sum.z, sum.w);
-    reinterpret_cast<uint2*>(args.out)[i] = {*reinterpret_cast<const std::uint32_t*>(&low),
-                                             *reinterpret_cast<const std::uint32_t*>(&high)};
+    store_results(args.out, args.out_type, i, sum);
   }
 }
 

@@ -23,6 +23,7 @@ struct StreamMatrix {
 
 struct StreamPlan {
   int tokens = 0;
+  int hidden = 0;  // of a result
   int top_k = 0;
   int experts = 0;
   int blocks = 0;       // thread blocks, all resident at once
@@ -31,7 +32,7 @@ struct StreamPlan {
   int slot_bytes = 0;
   int max_items = 0;  // (expert, 8 * token_tiles of its routes)
   int counters = 0;   // 32-bit words
-  StreamMatrix fc1;
+  StreamMatrix fc1;   // no units: a dense layer, whose only matrix is fc2
   StreamMatrix fc2;
   // Shared memory, bytes from its beginning.
   int items_at = 0;   // RouteItem [max_items]

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrices of a random layer as canonicalize() gives them.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/random_layer.hpp"
+#include "fewbit/quantized.hpp"
+
+namespace fewbit::cuda {
+
+inline Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> bytes) {
+  OwnedTensor owned = allocate_tensor(dtype, std::move(shape)).value();
+  std::memcpy(owned.bytes.data(), bytes.data(), owned.bytes.size());
+  return owned.tensor;
+}
+
+// As signed codes where it has zero points, else as GPTQ has them.
+inline QuantizedTensor int4_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  const std::int64_t groups = layer.groups(matrix);
+  const bool zeros = layer.format.int4.zeros;
+  const DType scale = layer.format.f16_scales ? DType::f16 : DType::bf16;
+  const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
+    const auto begin = all.begin() + expert * size;
+    return std::vector<std::uint8_t>(begin, begin + size);
+  };
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = zeros ? Producer::compressed_tensors : Producer::gptq;
+  tensor.scheme.weight = zeros ? DType::i4 : DType::u4;
+  tensor.scheme.zero_points = zeros;
+  tensor.scheme.zero_point = zeros ? 0 : 8;
+  tensor.scheme.scale = ScaleSpec{};
+  tensor.scheme.scale->dtype = scale;
+  tensor.scheme.scale->granularity = {.rows = 1, .cols = layer.group};
+  std::vector<std::uint8_t> codes = part(layer.codes[matrix], n * k / 2);
+  if (zeros) {
+    std::vector<std::uint8_t> zero_points = part(layer.zeros[matrix], n * groups);
+    for (std::uint8_t& zero : zero_points) zero = static_cast<std::uint8_t>(zero - 8);
+    tensor.zero_points = tensor_of(DType::i8, {n, groups}, zero_points);
+    for (std::uint8_t& pair : codes) pair ^= 0x88;
+  }
+  tensor.codes = tensor_of(tensor.scheme.weight, {n, k}, codes);
+  tensor.scales = tensor_of(scale, {n, groups}, part(layer.scales[matrix], 2 * n * groups));
+  tensor.global_scale = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  return tensor;
+}
+
+inline QuantizedTensor f8_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::fp8;
+  tensor.scheme.weight = DType::f8_e4m3;
+  tensor.scheme.scale = ScaleSpec{};
+  Shape grid = {1, 1};
+  if (layer.format.f8 == F8Scales::row) {
+    tensor.scheme.scale->granularity = {.rows = 1, .cols = 0};
+    grid = {n, 1};
+  } else if (layer.format.f8 == F8Scales::block) {
+    tensor.scheme.scale->granularity = {.rows = 128, .cols = 128};
+    grid = {(n + 127) / 128, (k + 127) / 128};
+  }
+  const std::int64_t count = grid[0] * grid[1];
+  std::vector<float> scales(static_cast<std::size_t>(count));
+  tensor.global_scale = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  if (layer.format.f8 == F8Scales::tensor) {
+    scales[0] = tensor.global_scale;
+    tensor.global_scale = 1.0F;
+  } else {
+    std::copy_n(layer.f8_scales[matrix].begin() + expert * count, count, scales.begin());
+  }
+  const std::span codes =
+      std::span(layer.codes[matrix])
+          .subspan(static_cast<std::size_t>(expert * n * k), static_cast<std::size_t>(n * k));
+  tensor.codes = tensor_of(DType::f8_e4m3, {n, k}, codes);
+  tensor.scales = tensor_of(
+      DType::f32, grid,
+      {reinterpret_cast<const std::uint8_t*>(scales.data()), scales.size() * sizeof(float)});
+  return tensor;
+}
+
+inline QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+  const std::int64_t n = layer.rows(matrix);
+  const std::int64_t k = layer.depth(matrix);
+  const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
+    return std::span(all).subspan(static_cast<std::size_t>(expert * size),
+                                  static_cast<std::size_t>(size));
+  };
+  if (layer.format.kind == CellKind::int4) return int4_matrix_of(layer, matrix, expert);
+  if (layer.format.kind == CellKind::f8) return f8_matrix_of(layer, matrix, expert);
+  Tensor codes = tensor_of(DType::f4_e2m1, {n, k}, part(layer.codes[matrix], n * k / 2));
+  const auto scales = part(layer.scales[matrix], n * k / layer.group);
+  const float global = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
+  if (layer.format.kind == CellKind::nvfp4) {
+    return make_nvfp4(n, k, std::move(codes), tensor_of(DType::f8_e4m3, {n, k / 16}, scales),
+                      global)
+        .value();
+  }
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::mxfp4;
+  tensor.scheme.weight = DType::f4_e2m1;
+  tensor.scheme.scale = ScaleSpec{};
+  tensor.scheme.scale->dtype = DType::f8_e8m0;
+  tensor.scheme.scale->granularity = {.rows = 1, .cols = 32};
+  tensor.codes = std::move(codes);
+  tensor.scales = tensor_of(DType::f8_e8m0, {n, k / 32}, scales);
+  tensor.global_scale = global;
+  return tensor;
+}
+
+}  // namespace fewbit::cuda
