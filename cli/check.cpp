@@ -10,7 +10,6 @@
 #include "core/counted.hpp"
 #include "findings_page.hpp"
 #include "inventory.hpp"
-#include "layer_problem.hpp"
 #include "memory_plan.hpp"
 #include "model/families/family.hpp"
 #include "prepared_page.hpp"
@@ -20,7 +19,8 @@
 #include "scheme/model_json.hpp"
 #include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
-#include "select/select.hpp"
+#include "select/activation_default.hpp"
+#include "select/layer_problem.hpp"
 #include "splits.hpp"
 #include "table.hpp"
 
@@ -145,23 +145,23 @@ void describe_layer(Report& report) {
   if (!layer) return add_layer_error(report, layer.error());
   const auto device = describe_device(report.device);
   if (!device) return add_layer_error(report, device.error());
+  const auto decide = [&](Engine engine) {
+    MoeProblem whole = layer->problem;
+    whole.activation_dtype = default_activation_dtype(engine, config->dtype);
+    return decide_layer_of(report.checkpoint, report.identified, whole, {}, *device,
+                           {.backend = "", .engine = engine});
+  };
   for (const Engine engine : {Engine::vllm, Engine::sglang, Engine::flashinfer}) {
-    auto other = select_backend(layer->problem, *device, {.backend = "", .engine = engine});
-    if (!other) other = examine_backends(layer->problem, *device, engine);
-    if (!other) continue;
-    add_unprepared(why_model_unprepared(report.checkpoint, engine), *other);
-    report.engines.push_back(*std::move(other));
+    auto other = decide(engine);
+    if (other) report.engines.push_back(std::move(other->selection));
   }
-  auto selection = examine_backends(layer->problem, *device);
-  if (!selection) return add_layer_error(report, selection.error());
-  const auto choice = select_backend(layer->problem, *device);
+  auto decision = decide(Engine::fewbit);
+  if (!decision) return add_layer_error(report, decision.error());
   report.layer = *std::move(layer);
-  report.selection = choice ? *choice : *std::move(selection);
-  add_unprepared(why_model_unprepared(report.checkpoint, Engine::fewbit), *report.selection);
-  if (!choice) {
-    if (is_usage_error(choice.error())) report.environment_error = choice.error();
-    add_no_backend(report, *device, choice.error());
-  }
+  report.selection = std::move(decision->selection);
+  if (!decision->refused) return;
+  if (is_usage_error(*decision->refused)) report.environment_error = decision->refused;
+  add_no_backend(report, *device, *decision->refused);
 }
 
 void describe_tokenizer(Report& report) {

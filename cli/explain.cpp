@@ -3,18 +3,19 @@
 // any engine, and of published layers without a checkpoint.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "command.hpp"
-#include "core/counted.hpp"
+#include "explain_page.hpp"
 #include "layer_dtype.hpp"
-#include "layer_problem.hpp"
 #include "prepared_page.hpp"
 #include "problem_options.hpp"
+#include "scheme/part_of_model.hpp"
 #include "select/activation_default.hpp"
+#include "select/layer_problem.hpp"
 #include "select/select.hpp"
-#include "splits.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -29,140 +30,93 @@ struct Options : CommonOptions {
   int layer = -1;
 };
 
-struct Question {
-  MoeProblem problem;
-  std::optional<Splits> splits;  // of the whole model, where it is known
-  std::string unprepared;        // why nothing of the model can be prepared
-};
+Result<MoeLayers> layers_of(const Options& options, const Checkpoint& checkpoint,
+                            const Identified& identified, const ModelConfig& config, DType dtype) {
+  if (options.layer < 0) return moe_layer_problems(checkpoint, identified, config, dtype);
+  MoeLayers one;
+  FEWBIT_TRY(MoeProblem problem,
+             moe_layer_problem(checkpoint, identified, config, options.layer, dtype));
+  one.emplace(options.layer, std::move(problem));
+  return one;
+}
 
-Result<Question> question_of(const Options& options) {
-  const std::optional<DType> asked = layer_dtype(options.activation_dtype);
-  Question out;
-  if (!options.problem.name.empty()) {
-    FEWBIT_TRY(out.problem, named_problem(options.problem, asked.value_or(DType::bf16)));
-    return out;
+// Those that can't be asked about are told; of a part of a model the rest may be elsewhere.
+void note_unknown(const MoeLayers& layers, const Checkpoint& checkpoint, Answer& answer) {
+  if (is_part_of_model(checkpoint)) return;
+  for (const auto& [layer, problem] : layers) {
+    if (problem || !answer.unknown.empty()) continue;
+    answer.unknown = fmt::format("layer {}: {}", layer, problem.error().message());
   }
-  if (is_prepared(options.path)) {
-    FEWBIT_TRY(out.problem, prepared_problem(options.path, options.layer, asked));
-    return out;
-  }
+}
+
+Result<void> answer_of_model(const Options& options, Answer& answer) {
   FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, layer_config(checkpoint, identified));
-  FEWBIT_TRY(const Engine engine, options.spread.engine_asked());
-  const DType dtype = asked.value_or(default_activation_dtype(engine, config.dtype));
-  out.unprepared = why_model_unprepared(checkpoint, engine);
-  out.splits = plan_splits(checkpoint, identified);
-  if (options.layer >= 0) {
-    FEWBIT_TRY(out.problem,
-               moe_layer_problem(checkpoint, identified, config, options.layer, dtype));
-    return out;
+  const DType dtype = layer_dtype(options.activation_dtype)
+                          .value_or(default_activation_dtype(answer.engine, config.dtype));
+  FEWBIT_TRY(const MoeLayers layers, layers_of(options, checkpoint, identified, config, dtype));
+  answer.splits = plan_splits(checkpoint, identified);
+  answer.preparable = true;
+  std::vector<LayerGroup> groups = group_layers(layers);
+  if (options.layer < 0) {
+    FEWBIT_TRY(const LayerProblem first, first_moe_layer(checkpoint, layers, config));
+    std::ranges::stable_partition(groups, [&](const LayerGroup& group) {
+      return std::ranges::find(group.layers, first.layer) != group.layers.end();
+    });
   }
-  const MoeLayers layers = moe_layer_problems(checkpoint, identified, config, dtype);
-  FEWBIT_TRY(LayerProblem layer, first_moe_layer(checkpoint, layers, config));
-  out.problem = std::move(layer.problem);
-  return out;
+  note_unknown(layers, checkpoint, answer);
+  for (LayerGroup& group : groups) {
+    auto decision = decide_layer_of(checkpoint, identified, group.problem, answer.parallel,
+                                    answer.device, {options.backend, answer.engine});
+    if (!decision) return ranks_by_option(decision.error());
+    answer.layers.push_back(
+        {std::move(group.layers), std::move(group.problem), *std::move(decision)});
+  }
+  return {};
+}
+
+// A published layer, or one of a prepared model.
+Result<void> answer_of_layer(const Options& options, Answer& answer) {
+  const std::optional<DType> asked = layer_dtype(options.activation_dtype);
+  const auto problem = options.problem.name.empty()
+                           ? prepared_problem(options.path, options.layer, asked)
+                           : named_problem(options.problem, asked.value_or(DType::bf16));
+  FEWBIT_TRY(MoeProblem whole, problem);
+  auto decision =
+      decide_layer(whole, answer.parallel, answer.device, {options.backend, answer.engine});
+  if (!decision) return ranks_by_option(decision.error());
+  answer.layers.push_back({{}, std::move(whole), *std::move(decision)});
+  return {};
+}
+
+Result<Answer> answer_for(const Options& options) {
+  Answer answer;
+  FEWBIT_TRY(answer.device, describe_device(options.device.text));
+  FEWBIT_TRY(answer.engine, options.spread.engine_asked());
+  FEWBIT_TRY(answer.parallel, options.spread.parallel());
+  const bool model = options.problem.name.empty() && !is_prepared(options.path);
+  FEWBIT_TRY(model ? answer_of_model(options, answer) : answer_of_layer(options, answer));
+  for (LayerAnswer& one : answer.layers) {
+    std::optional<Error>& refused = one.decision.refused;
+    if (refused && refused->where == "backend") refused->where = "--backend";
+  }
+  return answer;
 }
 
 // A forced backend that refuses is worth its own words; for the rest there is the table.
-std::string way_out(const Error& error, const Selection& selection, bool convertible) {
-  const std::string none = none_of_them_text(selection);
+std::string way_out(const LayerDecision& decision, bool convertible) {
+  const Error& error = *decision.refused;
+  const std::string none = none_of_them_text(decision.selection);
   // The table has the rest of it.
   if (!error.what.starts_with(none)) return "error: " + printable_message(error.message()) + "\n";
-  if (selection.engine != Engine::fewbit) {
-    return fmt::format("error: {} as it is; its others are not known here\n", none);
+  if (decision.selection.engine != Engine::fewbit) {
+    return fmt::format("error: {} as it is{}; its others are not known here\n", none,
+                       decision.legal_ranks);
   }
-  if (!convertible) return "error: " + none + "\n";
-  return "error: " + none + "; `fewbit convert DIR -o OUT --to bf16` writes weights that one can\n";
-}
-
-struct Answer {
-  MoeProblem whole;
-  std::optional<Splits> splits;
-  Parallel parallel;
-  MoeProblem share;  // of the first rank
-  RankShares shares;
-  DeviceInfo device;
-  Engine engine = Engine::fewbit;
-  Selection selection;
-  std::optional<Error> error;  // nothing was chosen
-};
-
-Result<Answer> answer(const Options& options) {
-  Answer out;
-  FEWBIT_TRY(Question question, question_of(options));
-  out.whole = std::move(question.problem);
-  out.splits = std::move(question.splits);
-  FEWBIT_TRY(out.device, describe_device(options.device.text));
-  FEWBIT_TRY(out.engine, options.spread.engine_asked());
-  FEWBIT_TRY(out.parallel, options.spread.parallel());
-  const Dealing dealing = dealing_of(out.engine, out.whole);
-  const auto possible = rank_problem(out.whole, out.parallel, dealing);
-  if (!possible) return ranks_by_option(possible.error());
-  FEWBIT_TRY(out.selection, examine_spread(out.whole, out.parallel, out.device, out.engine));
-  const auto choice =
-      select_spread(out.whole, out.parallel, out.device, {options.backend, out.engine});
-  if (choice) {
-    out.selection = *choice;
-  } else {
-    out.error = choice.error();
-    if (out.error->where == "backend") out.error->where = "--backend";
-  }
-  const Backend* chosen = find_backend(out.selection.chosen);
-  const std::int64_t unit =
-      chosen == nullptr ? 0 : spread_of(*chosen, out.whole, out.device, out.parallel).unit;
-  FEWBIT_TRY(out.share, rank_problem(out.whole, out.parallel, dealing, unit));
-  FEWBIT_TRY(out.shares, rank_shares(out.whole, out.parallel, dealing, unit));
-  add_unprepared(question.unprepared, out.selection);
-  return out;
-}
-
-// "160 on 3 ranks, 144 on 2"
-std::string sizes_text(const std::vector<std::int64_t>& sizes) {
-  std::string text;
-  for (std::size_t i = 0; i < sizes.size();) {
-    std::size_t end = i;
-    while (end < sizes.size() && sizes[end] == sizes[i]) ++end;
-    text += fmt::format("{}{} on {}", i == 0 ? "" : ", ", sizes[i],
-                        i == 0 ? counted(end - i, "rank") : std::to_string(end - i));
-    i = end;
-  }
-  return text;
-}
-
-std::string shares_text(const Answer& a) {
-  if (a.parallel.tensor == 1 && a.parallel.expert == 1) return "";
-  const RankShares& shares = a.shares;
-  const bool padded = shares.features.back() < shares.intermediate_size.back();
-  return fmt::format("shares   intermediate {}{}; experts {}\n",
-                     sizes_text(shares.intermediate_size),
-                     padded ? fmt::format(", the last padded from {}", shares.features.back()) : "",
-                     sizes_text(shares.num_experts));
-}
-
-Json shares_json(const RankShares& shares) {
-  const auto list = [](const std::vector<std::int64_t>& sizes) {
-    Json out{Json::Array{}};
-    for (const std::int64_t size : sizes) out.push_back(size);
-    return out;
-  };
-  Json out;
-  out.set("features", list(shares.features));
-  out.set("intermediate_size", list(shares.intermediate_size));
-  out.set("num_experts", list(shares.num_experts));
-  return out;
-}
-
-Json answer_json(const Answer& a) {
-  Json out = selection_json(a.selection);
-  out.set("layer", a.whole.where);
-  out.set("device", a.device.name);
-  out.set("problem", problem_json(a.share));
-  out.set("shares", shares_json(a.shares));
-  out.set("splits", splits_by_backend_json(a.whole, a.device, a.engine));
-  if (a.splits) out.set("model_splits", splits_json(*a.splits));
-  if (a.error) out.set("error", error_json(*a.error));
-  return out;
+  if (!convertible) return "error: " + none + decision.legal_ranks + "\n";
+  return "error: " + none + decision.legal_ranks +
+         "; `fewbit convert DIR -o OUT --to bf16` writes weights that one can\n";
 }
 
 Result<int> run_explain(const Options& options) {
@@ -172,29 +126,23 @@ Result<int> run_explain(const Options& options) {
     print_err("error: explain: {}\n", what);
     return exit_usage;
   }
-  FEWBIT_TRY(const Answer a, answer(options));
+  FEWBIT_TRY(const Answer answer, answer_for(options));
   if (options.json) {
-    print_json(answer_json(a));
+    print_json(answer_json(answer));
   } else {
     if (!options.path.empty() && is_prepared(options.path)) {
       FEWBIT_TRY(const std::string line, prepared_line(options.path));
       print_out("{}\n\n", line);
     }
-    print_out("{}", Lines{explain(a.share, a.device, a.selection)});
-    print_out("{}", Lines{shares_text(a)});
-    print_out("{}", Lines{splits_by_backend_text(a.whole, a.device, a.engine)});
-    if (a.splits) {
-      print_out("{}{}", Lines{split_line("TP", a.splits->tensor, a.parallel.tensor)},
-                Lines{split_line("EP", a.splits->expert, a.parallel.expert)});
-    }
+    print_out("{}", Lines{answer_text(answer)});
   }
   std::fflush(stdout);
-  if (a.error) {
-    const bool convertible = !options.path.empty() && plain_would_run(a.share, a.device);
-    print_err("{}", Lines{way_out(*a.error, a.selection, convertible)});
-  }
-  if (a.error && is_usage_error(*a.error)) return exit_usage;
-  return a.error ? exit_failure : exit_fine;
+  const LayerAnswer* refused = refused_layers(answer);
+  if (refused == nullptr) return exit_fine;
+  const LayerDecision& decision = refused->decision;
+  const bool convertible = !options.path.empty() && plain_would_run(decision.share, answer.device);
+  print_err("{}", Lines{way_out(decision, convertible)});
+  return is_usage_error(*decision.refused) ? exit_usage : exit_failure;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/fewbit.hpp"
-#include "layer_problem.hpp"
+#include "select/layer_problem.hpp"
 
 namespace fewbit::cli {
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "named_problems.hpp"
-#include "select/select.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -26,40 +25,6 @@ std::string check_engine(const std::string& text) {
 std::string check_exchange(const std::string& text) {
   const auto exchange = exchange_from_name(text);
   return exchange ? "" : exchange.error().message();
-}
-
-std::string verdicts_text(const char* name, const std::vector<RankVerdict>& verdicts) {
-  std::vector<int> legal;
-  const RankVerdict* refused = nullptr;
-  for (const RankVerdict& verdict : verdicts) {
-    if (verdict.refusals.empty()) {
-      legal.push_back(verdict.ranks);
-    } else if (refused == nullptr) {
-      refused = &verdict;
-    }
-  }
-  const std::string text =
-      fmt::format("    {} {}", name, legal.empty() ? "none" : ranks_text(legal));
-  if (refused == nullptr || legal.empty()) return text + "\n";
-  return fmt::format("{}; not {}: {}\n", text, refused->ranks, refusals_text(refused->refusals));
-}
-
-Json verdicts_json(const std::vector<RankVerdict>& verdicts) {
-  Json list{Json::Array{}};
-  for (const RankVerdict& verdict : verdicts) {
-    Json entry;
-    entry.set("ranks", verdict.ranks);
-    entry.set("legal", verdict.refusals.empty());
-    entry.set("refusals", refusals_json(verdict.refusals));
-    list.push_back(entry);
-  }
-  return list;
-}
-
-bool any_legal(const LegalSplits& splits) {
-  const auto legal = [](const RankVerdict& verdict) { return verdict.refusals.empty(); };
-  return std::any_of(splits.tensor.begin(), splits.tensor.end(), legal) ||
-         std::any_of(splits.expert.begin(), splits.expert.end(), legal);
 }
 
 Json scheme_json(const Scheme& scheme) {
@@ -193,38 +158,6 @@ Json problem_json(const MoeProblem& problem) {
   out.set("gate_up", scheme_json(problem.gate_up));
   out.set("down", scheme_json(problem.down));
   return out;
-}
-
-std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& device,
-                                   Engine engine) {
-  std::string text;
-  const std::vector<int> ranks = examined_ranks(whole.num_experts);
-  for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
-    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, ranks);
-    if (!any_legal(splits)) continue;
-    text += fmt::format("  {}\n{}{}", ranked.backend->name,
-                        verdicts_text("tensor parallel", splits.tensor),
-                        verdicts_text("expert parallel", splits.expert));
-  }
-  return text.empty() ? "splits   none is legal for any of these backends\n"
-                      : "splits that each backend takes, of 1 to 64 ranks and the divisors of the "
-                        "experts\n" +
-                            text;
-}
-
-Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine) {
-  Json list{Json::Array{}};
-  const std::vector<int> ranks = examined_ranks(whole.num_experts);
-  for (const RankedBackend& ranked : backends_of(engine, whole, device)) {
-    const LegalSplits splits = legal_splits(*ranked.backend, whole, device, ranks);
-    if (!any_legal(splits)) continue;
-    Json entry;
-    entry.set("backend", ranked.backend->name);
-    entry.set("tensor_parallel", verdicts_json(splits.tensor));
-    entry.set("expert_parallel", verdicts_json(splits.expert));
-    list.push_back(entry);
-  }
-  return list;
 }
 
 }  // namespace fewbit::cli

@@ -4,7 +4,6 @@
 
 #include "command.hpp"
 #include "select/problem_list.hpp"
-#include "select/rank_problem.hpp"
 
 namespace fewbit::cli {
 
@@ -45,11 +44,5 @@ Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation
 
 // Shape and schemes of a layer.
 Json problem_json(const MoeProblem& problem);
-
-// For each backend of the engine that takes any the numbers of ranks that it takes, and why not the
-// next one.
-std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& device,
-                                   Engine engine);
-Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine);
 
 }  // namespace fewbit::cli

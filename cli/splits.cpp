@@ -70,25 +70,74 @@ std::string lines_text(const char* name, const std::vector<SplitPlan>& plans) {
   return text;
 }
 
+Json plan_json(const SplitPlan& plan) {
+  Json reasons{Json::Array{}};
+  for (const SplitReason& reason : plan.reasons) {
+    Json entry;
+    entry.set("fit", split_fit_name(reason.fit));
+    entry.set("what", reason.what);
+    entry.set("why", reason.why);
+    reasons.push_back(entry);
+  }
+  Json entry;
+  entry.set("ranks", plan.ranks);
+  entry.set("fit", split_fit_name(plan.fit));
+  entry.set("experts_fit", split_fit_name(plan.experts_fit));
+  entry.set("reasons", reasons);
+  return entry;
+}
+
 Json plans_json(const std::vector<SplitPlan>& plans) {
   Json list{Json::Array{}};
-  for (const SplitPlan& plan : plans) {
-    Json reasons{Json::Array{}};
-    for (const SplitReason& reason : plan.reasons) {
-      Json entry;
-      entry.set("fit", split_fit_name(reason.fit));
-      entry.set("what", reason.what);
-      entry.set("why", reason.why);
-      reasons.push_back(entry);
-    }
-    Json entry;
-    entry.set("ranks", plan.ranks);
-    entry.set("fit", split_fit_name(plan.fit));
-    entry.set("experts_fit", split_fit_name(plan.experts_fit));
-    entry.set("reasons", reasons);
-    list.push_back(entry);
-  }
+  for (const SplitPlan& plan : plans) list.push_back(plan_json(plan));
   return list;
+}
+
+// The same parts with the same fits.
+bool same_verdict(const SplitPlan& a, const SplitPlan& b) {
+  return a.fit == b.fit && a.experts_fit == b.experts_fit &&
+         std::ranges::equal(a.reasons, b.reasons, [](const SplitReason& x, const SplitReason& y) {
+           return x.fit == y.fit && x.what == y.what;
+         });
+}
+
+Json group_json(const SplitPlan& first, const std::vector<int>& ranks) {
+  Json list{Json::Array{}};
+  for (const int count : ranks) list.push_back(count);
+  Json parts{Json::Array{}};
+  for (const SplitReason& reason : first.reasons) {
+    Json part;
+    part.set("fit", split_fit_name(reason.fit));
+    part.set("what", reason.what);
+    parts.push_back(part);
+  }
+  Json entry;
+  entry.set("ranks", list);
+  entry.set("fit", split_fit_name(first.fit));
+  entry.set("experts_fit", split_fit_name(first.experts_fit));
+  entry.set("parts", parts);
+  return entry;
+}
+
+Json grouped_json(const std::vector<SplitPlan>& plans) {
+  std::vector<Line> groups;
+  for (const SplitPlan& plan : plans) {
+    const auto known = std::ranges::find_if(
+        groups, [&](const Line& group) { return same_verdict(*group.first, plan); });
+    if (known == groups.end()) {
+      groups.push_back({&plan, {plan.ranks}});
+    } else {
+      known->ranks.push_back(plan.ranks);
+    }
+  }
+  Json list{Json::Array{}};
+  for (const Line& group : groups) list.push_back(group_json(*group.first, group.ranks));
+  return list;
+}
+
+Json asked_json(const std::vector<SplitPlan>& plans, int ranks) {
+  const auto plan = std::ranges::find(plans, ranks, &SplitPlan::ranks);
+  return plan == plans.end() ? Json(nullptr) : plan_json(*plan);
 }
 
 }  // namespace
@@ -110,6 +159,15 @@ std::string split_line(const char* name, const std::vector<SplitPlan>& plans, in
   if (ranks == 1 || plan == plans.end()) return "";
   return fmt::format("whole model, {} {}: {}{}\n", name, ranks, verdict(*plan),
                      reasons_text(*plan));
+}
+
+Json verdicts_json(const Splits& splits, int tensor, int expert) {
+  Json out;
+  out.set("tensor_parallel", grouped_json(splits.tensor));
+  out.set("expert_parallel", grouped_json(splits.expert));
+  out.set("asked_tensor_parallel", asked_json(splits.tensor, tensor));
+  out.set("asked_expert_parallel", asked_json(splits.expert, expert));
+  return out;
 }
 
 Json splits_json(const Splits& splits) {

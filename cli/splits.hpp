@@ -21,5 +21,8 @@ std::string splits_text(const Splits& splits);
 // The verdict of one number of ranks; empty: 1, or not among the plans.
 std::string split_line(const char* name, const std::vector<SplitPlan>& plans, int ranks);
 Json splits_json(const Splits& splits);
+// Numbers of ranks with one verdict share an entry that names the parts behind it; the sentences,
+// which splits_json has for every number, only of those asked for.
+Json verdicts_json(const Splits& splits, int tensor, int expert);
 
 }  // namespace fewbit::cli

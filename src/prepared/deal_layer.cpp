@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepared/deal_layer.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
+#include "select/decide_layer.hpp"
 #include "select/rank_problem.hpp"
-#include "select/select.hpp"
 
 namespace fewbit {
 namespace {
@@ -25,42 +21,16 @@ Result<ExpertSlice> slice_in(std::int64_t unit, const DealRequest& request) {
       whole.where);
 }
 
-// "; marlin takes 1, 2, 4 tensor ranks" of a forced backend that refuses a rank's share.
-std::string legal_text(const DealRequest& request) {
-  const Backend* forced = find_backend(request.options.backend);
-  if (forced == nullptr) return "";
-  const std::vector<Refusal> always = refusals_of(*forced, request.whole, request.device);
-  if (!std::ranges::all_of(
-          always, [](const Refusal& refusal) { return refusal.reason == Reason::shape; })) {
-    return "";  // which no number of ranks changes
-  }
-  std::vector<int> legal;
-  for (const RankVerdict& verdict :
-       legal_splits(*forced, request.whole, request.device, examined_ranks()).tensor) {
-    if (verdict.refusals.empty()) legal.push_back(verdict.ranks);
-  }
-  if (legal.empty()) {
-    return fmt::format("; {} takes no number of tensor ranks, 1 to {}", forced->name, most_ranks);
-  }
-  return fmt::format("; {} takes {} tensor ranks", forced->name, ranks_text(legal));
-}
-
 }  // namespace
 
 Result<Deal> deal_layer(const DealRequest& request) {
-  Deal deal;
-  FEWBIT_TRY(deal.slice, slice_in(1, request));  // whether there is one for any backend
-  const Parallel parallel = parallel_of(request.options);
-  const auto selection =
-      select_spread(request.whole, parallel, request.device,
-                    {.backend = request.options.backend, .engine = request.engine});
-  if (!selection) {
-    return Error{selection.error().code, selection.error().what + legal_text(request),
-                 selection.error().where};
-  }
-  deal.backend = find_backend(selection->chosen);
-  const Spread spread = spread_of(*deal.backend, request.whole, request.device, parallel);
-  FEWBIT_TRY(deal.slice, slice_in(spread.unit, request));
+  FEWBIT_TRY(slice_in(1, request));  // whether there is one for any backend
+  FEWBIT_TRY(const LayerDecision decision,
+             decide_layer(request.whole, parallel_of(request.options), request.device,
+                          {.backend = request.options.backend, .engine = request.engine}));
+  if (decision.refused) return *decision.refused;
+  Deal deal{.backend = decision.backend, .slice = {}};
+  FEWBIT_TRY(deal.slice, slice_in(decision.unit, request));
   return deal;
 }
 

@@ -20,8 +20,7 @@ struct DealRequest {
   const DeviceInfo& device;
   Engine engine = Engine::fewbit;
 };
-// Errors: as plan_slice and select_spread; what a forced backend refuses with the numbers of ranks
-// that it takes.
+// What decide_layer says. Errors: as plan_slice and decide_layer, its refusal included.
 Result<Deal> deal_layer(const DealRequest& request);
 // For the backend of a prepared layer, on whatever device, in the unit that its features were dealt
 // in. Errors: as plan_slice.

@@ -15,8 +15,8 @@
 #include "prepared/deal_layer.hpp"
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
-#include "scheme/layer_config.hpp"
 #include "select/activation_default.hpp"
+#include "select/layer_problem.hpp"
 
 namespace fewbit {
 namespace {
@@ -84,7 +84,7 @@ class Planner {
 
   Result<PreparePlan> plan() {
     if (const Backend* forced = find_backend(options_.backend)) engine_ = forced->engine;
-    FEWBIT_TRY(config_, read_config());
+    FEWBIT_TRY(config_, prepare_config(source_, identified_, engine_));
     dtype_ = options_.activation_dtype.value_or(default_activation_dtype(engine_, config_.dtype));
     if (options_.device) {
       device_ = *options_.device;
@@ -103,15 +103,6 @@ class Planner {
   }
 
  private:
-  // Another engine runs models that fewbit does not know.
-  Result<ModelConfig> read_config() const {
-    if (source_.gguf_metadata() != nullptr) return read_layer_config(source_, identified_);
-    Result<ModelConfig> config = read_model_config(source_);
-    const bool runs_here = engine_ == Engine::fewbit;
-    if (config || runs_here || config.error().code != ErrorCode::unsupported) return config;
-    return read_layer_config(source_, identified_);
-  }
-
   // Of the whole layer.
   Result<MoeProblem> problem_of(const ExpertWeights& first, std::int64_t experts,
                                 const std::string& where) const {

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "fewbit/selection.hpp"
+#include "select/planned_layouts.hpp"
 #include "select/select.hpp"
 
 namespace fewbit {
@@ -101,7 +102,7 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
                  chosen_text(selection));
   if (backend != nullptr) {
     fmt::format_to(std::back_inserter(text), "numerics {}\nlayouts  {}\n", selection.numerics,
-                   backend->layout);
+                   planned_layouts(*backend, problem));
   }
   text += own ? "backends, best first\n"
               : fmt::format("backends of {}, in its order; not run here\n",

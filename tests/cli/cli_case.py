@@ -43,6 +43,12 @@ def run_json_env(case, env, *args):
     return json.loads(result.stdout)
 
 
+def legal_ranks(report, backend, kind):
+    """Of explain's JSON: every number of ranks, and whether the backend takes it; None: none at all."""
+    splits = [s for s in report["splits"] if backend in s["backends"]]
+    return {ranks: v["legal"] for v in splits[0][kind] for ranks in v["ranks"]} if splits else None
+
+
 def write_tensors(folder, tensors):
     """A model.safetensors of {name: (dtype, shape, bytes)}."""
     header, data = {}, b""

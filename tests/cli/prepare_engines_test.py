@@ -42,7 +42,7 @@ class Engines(Scratch):
         listed = {b["name"]: b for b in json.loads(run("backends", "--foreign", "--json").stdout)}
         self.assertLessEqual(written, set(listed[backend]["layouts"]))
         chosen = re.search("^layouts  (.*)$", page, re.M)
-        self.assertEqual(chosen.group(1).split(", "), listed[backend]["layouts"])
+        self.assertEqual(set(chosen.group(1).split(", ")), written)
         docs = (pathlib.Path(__file__).parents[2] / "docs/backends.md").read_text()
         table = docs[docs.index("### Layouts"):]
         for name in listed[backend]["layouts"]:

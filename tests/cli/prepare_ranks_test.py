@@ -4,12 +4,14 @@
 usage: prepare_ranks_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
+import re
 import shutil
 import sys
 import unittest
 
-from prepare_case import (Scratch, bf16, content, run, run_json, write_gpt_oss_model,
-                          write_gptq_model)
+from cli_case import legal_ranks
+from prepare_case import (Scratch, bf16, content, rewrite_header, run, run_json,
+                          write_gpt_oss_model, write_gptq_model, write_model)
 
 
 def buffers(out):
@@ -141,6 +143,55 @@ class Ranks(Scratch):
                              for e in of) for rank in range(4) if page.returncode == 0}
                 self.assertLessEqual(len(sizes), 1)
 
+    def test_a_family_that_prepare_refuses_is_refused_by_explain_at_every_tp(self):
+        source = self.folder / "source"
+        write_gpt_oss_model(source, hidden=128, inner=352)
+        why = 'model_type "gpt_oss" is not known; known: qwen3_moe, mixtral, olmoe'
+        for tp in (1, 4, 7, 8):
+            said = run_json(self, "explain", source, "--tp", tp)
+            self.assertEqual(said["prepare"], {"writes": False, "refused": why})
+            self.assertTrue(run("explain", source, "--tp", tp).stdout.endswith(
+                f"\nprepare  refuses it: {why}\n"))
+            self.expect_error(why, args=("prepare", source, "-o", self.out, "--tp", tp))
+        self.nothing_left()
+
+    def test_every_kind_of_layer_is_decided(self):
+        """Layer 1 has floats of 32 bits, which other engines' kernels do not take."""
+        source = self.folder / "source"
+        write_model(source, layers=3, experts=4, hidden=256, inner=128, form="bf16")
+
+        def widen(header, data):
+            out = b""
+            for name, tensor in header.items():
+                if name == "__metadata__":
+                    continue
+                begin, end = tensor["data_offsets"]
+                raw = data[begin:end]
+                if ".layers.1.mlp.experts." in name:
+                    tensor["dtype"] = "F32"
+                    raw = b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))
+                tensor["data_offsets"] = [len(out), len(out) + len(raw)]
+                out += raw
+            return header, out
+
+        rewrite_header(source / "model.safetensors", widen)
+        own = run_json(self, "explain", source)
+        self.assertEqual([own["layers"]] + [o["layers"] for o in own["other_layers"]], [[0, 2], [1]])
+        self.prepared(source=source)
+        layers = json.loads((self.out / "fewbit_prepared.json").read_text())["layers"]
+        said = {n: part["chosen"] for part in (own, *own["other_layers"]) for n in part["layers"]}
+        self.assertEqual({layer["layer"]: layer["backend"] for layer in layers}, said)
+        self.assertTrue(own["prepare"]["writes"])
+        on = ("--device", "sm_90", "--backend", "flashinfer_cutlass")
+        theirs = run("explain", source, "--engine", "vllm", *on)
+        self.assertEqual(theirs.returncode, 1)
+        self.assertIn("\nprepare  refuses it: layer 1: ", theirs.stdout)
+        self.assertIn("layer    layers 0, 2, which are alike\n", theirs.stdout)
+        shutil.rmtree(self.out)
+        refused = re.search("prepare  refuses it: layer 1: (.*)", theirs.stdout).group(1)
+        self.expect_error(refused, args=("prepare", source, "-o", self.out, *on))
+        self.nothing_left()
+
     def said_and_prepared(self, source, tp, *backend):
         """Backend and sizes of all ranks, as explain says and as prepare makes them; once each."""
         on = ("--device", "cpu:generic", *backend)
@@ -157,8 +208,7 @@ class Ranks(Scratch):
             begin += shares[rank]
         self.assertEqual(begin, layer["all_features"])
         # The page that lists legal numbers says the same of this one.
-        of = next(b for b in said["splits"] if b["backend"] == said["chosen"])
-        self.assertTrue(next(v for v in of["tensor_parallel"] if v["ranks"] == tp)["legal"])
+        self.assertTrue(legal_ranks(said, said["chosen"], "tensor_parallel")[tp])
         return said["chosen"], shares
 
     def test_one_scale_a_row_is_dealt_in_the_runs_that_all_ranks_backend_needs(self):

@@ -16,7 +16,8 @@ import tempfile
 import termios
 import unittest
 
-from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, run, run_json, run_json_env, write_tensors
+from cli_case import (FEWBIT, MODEL, REFERENCE_PERPLEXITY, legal_ranks, run, run_json, run_json_env,
+                      write_tensors)
 
 
 class Inspect(unittest.TestCase):
@@ -123,14 +124,15 @@ class Reports(unittest.TestCase):
 
     def test_check_explain_and_prepare_agree_on_every_split(self):
         plans = run_json(self, "check", MODEL)["splits"]
-        backends = run_json(self, "explain", MODEL)["splits"]
+        explained = run_json(self, "explain", MODEL)
+        backends = [name for split in explained["splits"] for name in split["backends"]]
+        self.assertIn(explained["chosen"], backends)
         for kind, option, examined in (("tensor_parallel", "--tp", (1, 2, 3, 5, 8, 9, 12, 16)),
                                        ("expert_parallel", "--ep", (3, 16, 17))):
             alone = {p["ranks"]: p["experts_fit"] for p in plans[kind]}
             for backend in backends:
-                legal = {v["ranks"]: v["legal"] for v in backend[kind]}
-                self.assertEqual(legal, {n: fit != "none" for n, fit in alone.items()},
-                                 (backend["backend"], kind))
+                self.assertEqual(legal_ranks(explained, backend, kind),
+                                 {n: fit != "none" for n, fit in alone.items()}, (backend, kind))
             for ranks in examined:
                 fits = alone[ranks] != "none"
                 asked = run("explain", MODEL, option, ranks)
@@ -142,6 +144,31 @@ class Reports(unittest.TestCase):
                       run("explain", MODEL, "--tp", 3).stdout)
         self.assertIn("16 ranks can't share 128 intermediate features: they are 8 runs of 16, at least one a rank; legal: 1 to 8",
                       run("explain", MODEL, "--tp", 16).stderr)
+
+    def test_explain_says_nothing_twice(self):
+        asked = run("explain", MODEL, "--json")
+        self.assertLess(len(asked.stdout), 20000)
+        report = json.loads(asked.stdout)
+        self.assertEqual(report["layers"], list(range(6)))
+        self.assertEqual(report["prepare"], {"writes": True, "backends": report["chosen"]})
+        names = [name for split in report["splits"] for name in split["backends"]]
+        self.assertEqual(len(names), len(set(names)))
+        for split in report["splits"]:
+            for kind in ("tensor_parallel", "expert_parallel"):
+                reasons = [json.dumps(v["refusals"]) for v in split[kind]]
+                self.assertEqual(len(reasons), len(set(reasons)))
+                ranks = sorted(n for v in split[kind] for n in v["ranks"])
+                self.assertEqual(ranks, list(range(1, 65)))
+        # What check says in sentences of every number, by fits and parts.
+        for kind, plans in run_json(self, "check", MODEL)["splits"].items():
+            grouped = {n: group for group in report["model_splits"][kind] for n in group["ranks"]}
+            for plan in plans:
+                group = grouped[plan["ranks"]]
+                self.assertEqual((group["fit"], group["experts_fit"]), (plan["fit"], plan["experts_fit"]))
+                self.assertEqual([(p["fit"], p["what"]) for p in group["parts"]],
+                                 [(r["fit"], r["what"]) for r in plan["reasons"]])
+        three = run_json(self, "explain", MODEL, "--tp", 3)["model_splits"]["asked_tensor_parallel"]
+        self.assertIn("8 heads over 3", [reason["why"] for reason in three["reasons"]])
 
     def test_explain_lists_backends_with_reference_last(self):
         report = run_json(self, "explain", MODEL)
@@ -164,8 +191,8 @@ class Reports(unittest.TestCase):
         self.assertFalse(report["runs_here"])
         self.assertEqual(report["problem"]["hidden_size"], 256)
         self.assertIn("NVFP4", report["problem"]["gate_up"]["text"])
-        tensor = {s["backend"]: s["tensor_parallel"] for s in report["splits"]}["marlin"]
-        self.assertEqual([t["ranks"] for t in tensor if t["legal"]], [1, 2, 4, 8])
+        tensor = legal_ranks(report, "marlin", "tensor_parallel")
+        self.assertEqual([ranks for ranks, legal in tensor.items() if legal], [1, 2, 4, 8])
         forced = run("explain", MODEL, "--engine", "vllm", "--device", "sm_90",
                      "--backend", "batched_marlin", "--json")
         self.assertEqual(forced.returncode, 1)

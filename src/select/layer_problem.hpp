@@ -3,10 +3,13 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "fewbit/fewbit.hpp"
+#include "select/decide_layer.hpp"
 
-namespace fewbit::cli {
+namespace fewbit {
 
 struct LayerProblem {
   MoeProblem problem;
@@ -21,11 +24,16 @@ using MoeLayers = std::map<int, Result<MoeProblem>>;
 // What is known of the layers, also of models that fewbit can't run as a whole. Errors: as
 // read_layer_config.
 Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified& identified);
-// Why `prepare` writes none of the model's layers for the engine, whatever backend takes them:
-// fewbit prepares for itself what it can run. Empty: nothing is in the way.
-std::string why_model_unprepared(const Checkpoint& checkpoint, Engine engine);
-// What stands against preparing the whole model stands against every backend's layout.
-void add_unprepared(const std::string& why, Selection& selection);
+// The config that `prepare` goes by: fewbit prepares for itself what it can run, for another engine
+// any model whose layers are known. Errors: of reading it; unsupported: what it has that is not
+// known.
+Result<ModelConfig> prepare_config(const Checkpoint& checkpoint, const Identified& identified,
+                                   Engine engine);
+// decide_layer of a checkpoint's layer; what stands against preparing the whole model stands
+// against every backend's layout.
+Result<LayerDecision> decide_layer_of(const Checkpoint& checkpoint, const Identified& identified,
+                                      const MoeProblem& whole, const Parallel& parallel,
+                                      const DeviceInfo& device, const SelectOptions& options);
 // One layer, as `prepare` takes it. Errors: invalid_argument when it has no routed experts; as
 // gather_moe otherwise.
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,
@@ -33,6 +41,14 @@ Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identif
 // All of them.
 MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& identified,
                              const ModelConfig& config, DType activation_dtype);
+// Layers of one shape and one scheme share a decision.
+struct LayerGroup {
+  std::vector<int> layers;
+  MoeProblem problem;  // of the first of them
+};
+std::vector<LayerGroup> group_layers(const MoeLayers& layers);
+// "0 to 22, 24"
+std::string layers_text(const std::vector<int>& layers);
 // The first MoE layer of the model itself and how many are like it; of a part of a model (one
 // shard) the first that is whole there. Errors: unsupported when there is none; any of those
 // layers' own.
@@ -42,4 +58,4 @@ Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLaye
 // it.
 bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device);
 
-}  // namespace fewbit::cli
+}  // namespace fewbit

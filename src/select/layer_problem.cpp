@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layer_problem.hpp"
+#include "select/layer_problem.hpp"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,21 @@
 #include "scheme/layer_config.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/part_of_model.hpp"
+#include "select/split_plan.hpp"
 
-namespace fewbit::cli {
+namespace fewbit {
 namespace {
 
 bool similar(const MoeProblem& a, const MoeProblem& b) {
   return a.hidden_size == b.hidden_size && a.intermediate_size == b.intermediate_size &&
          a.num_experts == b.num_experts && a.gate_up == b.gate_up && a.down == b.down;
+}
+
+// Whatever backends may ask about.
+bool same_question(const MoeProblem& a, const MoeProblem& b) {
+  return similar(a, b) && a.top_k == b.top_k && a.activation == b.activation &&
+         a.biases == b.biases && a.expert_map == b.expert_map &&
+         a.two_scale_experts == b.two_scale_experts && a.two_order_experts == b.two_order_experts;
 }
 
 bool is_moe(const ModelConfig& config, std::size_t layer) {
@@ -67,18 +75,24 @@ Result<ModelConfig> layer_config(const Checkpoint& checkpoint, const Identified&
   return read_layer_config(checkpoint, identified);
 }
 
-std::string why_model_unprepared(const Checkpoint& checkpoint, Engine engine) {
-  if (checkpoint.gguf_metadata() != nullptr) return "";
-  const Result<ModelConfig> config = read_model_config(checkpoint);
-  const bool only_unknown =
-      engine != Engine::fewbit && !config && config.error().code == ErrorCode::unsupported;
-  return config || only_unknown ? "" : config.error().what;
+Result<ModelConfig> prepare_config(const Checkpoint& checkpoint, const Identified& identified,
+                                   Engine engine) {
+  if (checkpoint.gguf_metadata() != nullptr) return read_layer_config(checkpoint, identified);
+  Result<ModelConfig> config = read_model_config(checkpoint);
+  const bool runs_here = engine == Engine::fewbit;
+  if (config || runs_here || config.error().code != ErrorCode::unsupported) return config;
+  return read_layer_config(checkpoint, identified);
 }
 
-void add_unprepared(const std::string& why, Selection& selection) {
-  for (Candidate& candidate : selection.candidates) {
-    if (candidate.unprepared.empty()) candidate.unprepared = why;
-  }
+Result<LayerDecision> decide_layer_of(const Checkpoint& checkpoint, const Identified& identified,
+                                      const MoeProblem& whole, const Parallel& parallel,
+                                      const DeviceInfo& device, const SelectOptions& options) {
+  FEWBIT_TRY(LayerDecision out, decide_layer(whole, parallel, device, options));
+  const auto known = prepare_config(checkpoint, identified, options.engine);
+  if (known) return out;
+  out.of_model = known.error().what;
+  for (Candidate& candidate : out.selection.candidates) candidate.unprepared = out.of_model;
+  return out;
 }
 
 Result<MoeProblem> moe_layer_problem(const Checkpoint& checkpoint, const Identified& identified,
@@ -125,6 +139,23 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
   return out;
 }
 
+std::vector<LayerGroup> group_layers(const MoeLayers& layers) {
+  std::vector<LayerGroup> groups;
+  for (const auto& [layer, problem] : layers) {
+    if (!problem) continue;
+    const auto alike = [&](const LayerGroup& g) { return same_question(g.problem, *problem); };
+    const auto group = std::ranges::find_if(groups, alike);
+    if (group != groups.end()) {
+      group->layers.push_back(layer);
+    } else {
+      groups.push_back({.layers = {layer}, .problem = *problem});
+    }
+  }
+  return groups;
+}
+
+std::string layers_text(const std::vector<int>& layers) { return ranks_text(layers); }
+
 Result<LayerProblem> first_moe_layer(const Checkpoint& checkpoint, const MoeLayers& layers,
                                      const ModelConfig& config) {
   LayerProblem out;
@@ -170,4 +201,4 @@ bool plain_would_run(const MoeProblem& problem, const DeviceInfo& device) {
   return select_backend(plain, device).has_value();
 }
 
-}  // namespace fewbit::cli
+}  // namespace fewbit
