@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "fewbit/executor.hpp"
 #include "fewbit/moe.hpp"
 
@@ -22,8 +23,20 @@ struct MachineLimits {
   double fma_flops_per_second = 0;   // f32 multiply-adds of the device's level; 0: not measured
   double tile_flops_per_second = 0;  // products of bf16 tiles; 0: the device has none
 };
-// Takes about a second and half a GiB of memory. Error limit when that can't be had.
-Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor);
+// Holds the half a GiB that is read, so that limits can be measured again. Error limit when that
+// can't be had.
+class LimitProbe {
+ public:
+  static Result<LimitProbe> open(const DeviceInfo& device, Executor& executor);
+  // The best of so many rounds; five take about a second.
+  MachineLimits measure(int rounds);
+
+ private:
+  LimitProbe(IsaLevel level, Executor& executor, AlignedBuffer memory);
+  IsaLevel level_;
+  Executor* executor_;
+  AlignedBuffer memory_;
+};
 
 // A named MoE layer. Weights: a name of select/problem_list.hpp, as "nvfp4" or "awq-int4-g128".
 struct LayerShape {
@@ -54,6 +67,8 @@ struct LayerBenchOptions {
   double seconds = 0.5;                                   // measured time of each number of tokens
   // Asked between calls: true ends the bench with the numbers of tokens that are done.
   std::function<bool()> stop = {};
+  // What the machine can do, in place of measuring it (empty).
+  std::function<Result<MachineLimits>()> limits = {};
 };
 
 struct LayerTiming {
@@ -64,6 +79,9 @@ struct LayerTiming {
   double flops = 0;         // of its three products, two a multiply-add
   double bytes_per_second() const { return weight_bytes / seconds; }
   double flops_per_second() const { return flops / seconds; }
+  double of_read(const MachineLimits& limits) const {
+    return bytes_per_second() / limits.read_bytes_per_second;
+  }
   // 0 where multiply-adds aren't measured.
   double of_fma(const MachineLimits& limits) const {
     return limits.fma_flops_per_second == 0 ? 0 : flops_per_second() / limits.fma_flops_per_second;
@@ -80,7 +98,11 @@ struct LayerBench {
   PreparedInfo prepared;       // of one copy
   int copies = 1;              // prepared layers that calls rotate through
   double prepare_seconds = 0;  // of one copy
-  MachineLimits limits;        // measured just before
+  // Measured before the layer, after it and after every number of tokens: the best, which shares
+  // are of, and the lowest of each.
+  MachineLimits limits;
+  MachineLimits lowest;
+  int limit_measurements = 0;
   std::vector<LayerTiming> timings;
 };
 // Random weights and even random routing (top_k different experts a token), the same every time.
@@ -89,7 +111,7 @@ struct LayerBench {
 Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,
                                const LayerBenchOptions& options, Executor& executor);
 
-// A table of a bench with the fractions of the limits.
+// A table of a bench with the fractions of the limits, and a note where they can't be trusted.
 std::string bench_text(const LayerBench& bench);
 
 }  // namespace fewbit::bench

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "bench/measure.hpp"
 #include "core/aligned_buffer.hpp"
@@ -12,7 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int rounds = 5;
 constexpr std::int64_t read_bytes = std::int64_t{1} << 29;
 
 double seconds_since(Clock::time_point start) {
@@ -45,7 +45,7 @@ struct alignas(64) Sink {
 };
 
 double flop_rate(FmaLoopFn* loop, std::int64_t loop_rounds, std::span<Sink> sinks,
-                 Executor& executor) {
+                 Executor& executor, int rounds) {
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto start = Clock::now();
@@ -62,7 +62,7 @@ double flop_rate(FmaLoopFn* loop, std::int64_t loop_rounds, std::span<Sink> sink
 }
 
 double read_rate(const Loops& loops, std::span<Sink> sinks, Executor& executor,
-                 const std::byte* memory) {
+                 const std::byte* memory, int rounds) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(memory);
   const std::int64_t part = read_bytes / std::ssize(sinks) / 256 * 256;
   double best = 0;
@@ -79,17 +79,24 @@ double read_rate(const Loops& loops, std::span<Sink> sinks, Executor& executor,
 
 }  // namespace
 
-Result<MachineLimits> measure_limits(const DeviceInfo& device, Executor& executor) {
+LimitProbe::LimitProbe(IsaLevel level, Executor& executor, AlignedBuffer memory)
+    : level_(level), executor_(&executor), memory_(std::move(memory)) {}
+
+Result<LimitProbe> LimitProbe::open(const DeviceInfo& device, Executor& executor) {
   FEWBIT_TRY(AlignedBuffer memory, AlignedBuffer::allocate(static_cast<std::uint64_t>(read_bytes)));
   std::memset(memory.data(), 1, memory.size());  // pages of its own, not the shared zero page
-  std::vector<Sink> sinks(static_cast<std::size_t>(executor.threads()));
-  const Loops loops = loops_of(device.isa);
+  return LimitProbe(device.isa, executor, std::move(memory));
+}
+
+MachineLimits LimitProbe::measure(int rounds) {
+  std::vector<Sink> sinks(static_cast<std::size_t>(executor_->threads()));
+  const Loops loops = loops_of(level_);
   return MachineLimits{
-      .threads = executor.threads(),
-      .read_bytes_per_second = read_rate(loops, sinks, executor, memory.data()),
-      .fma_flops_per_second = flop_rate(loops.fma, 4'000'000, sinks, executor),
+      .threads = executor_->threads(),
+      .read_bytes_per_second = read_rate(loops, sinks, *executor_, memory_.data(), rounds),
+      .fma_flops_per_second = flop_rate(loops.fma, 4'000'000, sinks, *executor_, rounds),
       .tile_flops_per_second =
-          loops.tiles == nullptr ? 0 : flop_rate(loops.tiles, 400'000, sinks, executor),
+          loops.tiles == nullptr ? 0 : flop_rate(loops.tiles, 400'000, sinks, *executor_, rounds),
   };
 }
 

@@ -157,8 +157,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_json_option(*command, *options);
   command->footer(
       "Weights are random and larger than the caches; read bandwidth and multiply-add peak are\n"
-      "measured in the same run. With --device cuda the layers' arguments are on the card, a\n"
-      "graph holds a call on each copy, and the limit is what a copy on it moves.\n"
+      "measured before, between and after, and a note says when they were disturbed. With\n"
+      "--device cuda the layers' arguments are on the card, a graph holds a call on each copy,\n"
+      "and the limit is what a copy on it moves.\n"
       "Ctrl-C ends it with what was measured so far.\n"
       "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json > before.json\n"
       "  fewbit bench gpt-oss-20b --tokens 1,64 --compare before.json");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/limit_track.hpp"
 #include "command.hpp"
 #include "table.hpp"
 
@@ -23,14 +24,30 @@ Json timing_json(const bench::LayerBench& layer, const bench::LayerTiming& timin
   out.set("calls", timing.calls);
   out.set("weight_bytes_per_second", timing.bytes_per_second());
   out.set("flops_per_second", timing.flops_per_second());
-  out.set("fraction_of_read_limit", timing.bytes_per_second() / layer.limits.read_bytes_per_second);
-  out.set("fraction_of_fma_limit", timing.flops_per_second() / layer.limits.fma_flops_per_second);
+  out.set("fraction_of_read_limit", timing.of_read(layer.limits));
+  // Those of a card's arithmetic aren't measured.
+  if (layer.limits.fma_flops_per_second != 0) {
+    out.set("fraction_of_fma_limit", timing.of_fma(layer.limits));
+  }
   if (layer.limits.tile_flops_per_second != 0) {
     out.set("fraction_of_tile_limit", timing.of_tiles(layer.limits));
   }
   if (const double* there = seconds_there(other, layer, timing)) {
     out.set("other_median_seconds", *there);
     out.set("times_as_fast_as_other", *there / timing.seconds);
+  }
+  return out;
+}
+
+Json limits_json(const bench::MachineLimits& limits) {
+  Json out;
+  out.set("threads", limits.threads);
+  out.set("read_bytes_per_second", limits.read_bytes_per_second);
+  if (limits.fma_flops_per_second != 0) {
+    out.set("fma_f32_flops_per_second", limits.fma_flops_per_second);
+  }
+  if (limits.tile_flops_per_second != 0) {
+    out.set("tile_bf16_flops_per_second", limits.tile_flops_per_second);
   }
   return out;
 }
@@ -73,13 +90,7 @@ Result<OtherRun> read_other_run(const std::filesystem::path& path) {
 Json layer_json(const bench::LayerBench& layer, const OtherRun& other) {
   Json timings{Json::Array{}};
   for (const bench::LayerTiming& t : layer.timings) timings.push_back(timing_json(layer, t, other));
-  Json limits;
-  limits.set("threads", layer.limits.threads);
-  limits.set("read_bytes_per_second", layer.limits.read_bytes_per_second);
-  limits.set("fma_f32_flops_per_second", layer.limits.fma_flops_per_second);
-  if (layer.limits.tile_flops_per_second != 0) {
-    limits.set("tile_bf16_flops_per_second", layer.limits.tile_flops_per_second);
-  }
+  const std::string note = bench::limit_note(layer);
   Json out;
   out.set("shape", layer.shape.name);
   out.set("hidden_size", layer.shape.hidden_size);
@@ -89,7 +100,12 @@ Json layer_json(const bench::LayerBench& layer, const OtherRun& other) {
   out.set("scheme", layer.shape.scheme);
   out.set("backend", layer.backend);
   out.set("layout", layer.prepared.layout);
+  Json limits = limits_json(layer.limits);
+  limits.set("measurements", layer.limit_measurements);
+  limits.set("lowest", limits_json(layer.lowest));
   out.set("limits", limits);
+  out.set("limit_disturbed", !note.empty());
+  if (!note.empty()) out.set("limit_note", note);
   out.set("copies", layer.copies);
   out.set("prepare_seconds", layer.prepare_seconds);
   out.set("prepared_bytes", layer.prepared.owned_bytes);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "bench/limit_track.hpp"
 #include "bench/measure.hpp"
 #include "paths.hpp"
 
@@ -115,6 +116,69 @@ TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
   EXPECT_GT(bench->limits.fma_flops_per_second, 0);
   const std::string text = bench_text(*bench);
   EXPECT_THAT(text, HasSubstr("small (64, 32, 4, 4) nvfp4 on " + bench->backend));
+}
+
+// Limits as a test says, one after the other.
+LayerBench measured_with(std::vector<MachineLimits> limits) {
+  const LayerShape shape{.name = "small",
+                         .hidden_size = 64,
+                         .intermediate_size = 32,
+                         .num_experts = 2,
+                         .top_k = 1,
+                         .scheme = "bf16"};
+  LayerBenchOptions options;
+  options.tokens = {1, 2};
+  options.resident_bytes = 1;
+  options.seconds = 0.001;
+  std::size_t next = 0;
+  options.limits = [&]() -> Result<MachineLimits> { return limits.at(next++); };
+  const auto bench = bench_layer(shape, *detect_cpu(), options, serial_executor());
+  EXPECT_TRUE(bench) << bench.error().message();
+  EXPECT_EQ(next, limits.size());  // before, after, and after each number of tokens
+  return *bench;
+}
+
+constexpr MachineLimits far{
+    .threads = 1, .read_bytes_per_second = 1e15, .fma_flops_per_second = 1e18};
+
+TEST(BenchLimits, TheBestOfAllMeasurementsIsTheLimit) {
+  MachineLimits low = far;
+  low.read_bytes_per_second *= 0.9;
+  MachineLimits high = far;
+  high.fma_flops_per_second *= 1.1;
+  const LayerBench bench = measured_with({low, far, high});
+  EXPECT_EQ(bench.limits.read_bytes_per_second, far.read_bytes_per_second);
+  EXPECT_EQ(bench.limits.fma_flops_per_second, high.fma_flops_per_second);
+  EXPECT_EQ(bench.lowest.read_bytes_per_second, low.read_bytes_per_second);
+  EXPECT_EQ(bench.lowest.fma_flops_per_second, far.fma_flops_per_second);
+  EXPECT_EQ(bench.limit_measurements, 3);
+  EXPECT_EQ(limit_note(bench), "");
+}
+
+TEST(BenchLimits, OnesThatMovedByAQuarterAreSaidToBeDisturbed) {
+  MachineLimits low = far;
+  low.read_bytes_per_second *= 0.74;
+  const LayerBench bench = measured_with({low, far, far});
+  EXPECT_EQ(limit_note(bench),
+            "the limits moved while they were measured, read 7.4e+05 to 1e+06 GB/s: the limits "
+            "were disturbed, measure again on a quiet machine");
+  EXPECT_THAT(bench_text(bench), HasSubstr("\n  note: the limits moved"));
+}
+
+TEST(BenchLimits, SharesAboveOneAreNamed) {
+  LayerBench bench = measured_with({far, far, far});
+  for (LayerTiming& timing : bench.timings) {
+    timing.seconds = 1;
+    timing.weight_bytes = 1.25e15;
+    timing.flops = 1e18;
+  }
+  EXPECT_EQ(limit_note(bench),
+            "2 shares are above 1, up to 1.25: the limits were disturbed, measure again on a quiet "
+            "machine");
+  bench.timings.front().weight_bytes = 1e15;  // the limit itself is none above it
+  EXPECT_THAT(limit_note(bench), HasSubstr("1 share is above 1"));
+  bench.timings.pop_back();
+  EXPECT_EQ(limit_note(bench), "");
 }
 
 TEST_F(ShapesFile, LayersThatAreNotMeasuredAreAskableAllTheSame) {

@@ -302,6 +302,12 @@ class Reports(unittest.TestCase):
         (layer,) = report["layers"]
         self.assertEqual([t["tokens"] for t in layer["timings"]], [1, 4])
         limits, row = layer["limits"], layer["timings"][0]
+        self.assertEqual(limits["measurements"], 3)
+        self.assertLessEqual(limits["lowest"]["read_bytes_per_second"], limits["read_bytes_per_second"])
+        above = [t for t in layer["timings"] for kind in ("read", "fma", "tile")
+                 if t.get(f"fraction_of_{kind}_limit", 0) > 1]
+        self.assertTrue(layer["limit_disturbed"] or not above)
+        self.assertEqual("limit_note" in layer, layer["limit_disturbed"])
         self.assertEqual(row["weight_bytes_per_second"] / limits["read_bytes_per_second"],
                          row["fraction_of_read_limit"])
         self.assertEqual(row["flops_per_second"] / limits["fma_f32_flops_per_second"],
