@@ -18,23 +18,29 @@
 #include "checkpoint/file_descriptor.hpp"
 #include "checkpoint/file_kind.hpp"
 #include "checkpoint/system_error.hpp"
+#include "core/checked.hpp"
 
 namespace fewbit {
 namespace {
 
-// The whole pages inside [offset, offset + size), cut to the mapping.
-std::span<std::byte> whole_pages(std::span<const std::byte> bytes, std::uint64_t offset,
-                                 std::uint64_t size) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t total = bytes.size();
-  const std::uint64_t begin = std::min(offset, total);
-  const std::uint64_t end = begin + std::min(size, total - begin);
-  const std::uint64_t first = (begin + page - 1) / page * page;
-  // The last page of the mapping is whole in memory though the file ends within it.
-  const std::uint64_t last = end != total ? end / page * page : end;
-  if (first >= last) return {};
+std::uintptr_t address_of(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+
+// What a fault maps at once, around the page that was touched (Linux: fault_around_bytes).
+constexpr std::uintptr_t window_bytes = 1 << 16;
+
+// The windows that [offset, offset + size) touches, cut to the mapping.
+std::span<std::byte> windows(std::span<const std::byte> bytes, std::uint64_t offset,
+                             std::uint64_t size) {
+  const std::uint64_t begin = std::min<std::uint64_t>(offset, bytes.size());
+  const auto range = bytes.subspan(begin, std::min<std::uint64_t>(size, bytes.size() - begin));
+  if (range.empty()) return {};
+  const std::uintptr_t base = address_of(bytes.data());
+  const std::uintptr_t from = address_of(range.data());
+  const std::uintptr_t first = std::max(from / window_bytes * window_bytes, base);
+  const std::uintptr_t last =
+      std::min(round_up(from + range.size(), window_bytes), base + bytes.size());
   // madvise takes a writable pointer but changes no data.
-  return {const_cast<std::byte*>(bytes.data()) + first, static_cast<std::size_t>(last - first)};
+  return {const_cast<std::byte*>(bytes.data()) + (first - base), last - first};
 }
 
 // Where files are mapped, in memory that a signal handler may read. A slot whose begin is 0 is
@@ -46,8 +52,6 @@ struct Mapped {
 };
 constexpr std::size_t most_noted = 4096;
 std::array<Mapped, most_noted> mapped;
-
-std::uintptr_t address_of(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
 void note(std::span<const std::byte> bytes, const char* path) {
   for (Mapped& slot : mapped) {
@@ -115,7 +119,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
 
 // Advice only: when the system refuses it, nothing is lost but speed.
 void MappedFile::release(std::uint64_t offset, std::uint64_t size) const {
-  const auto range = whole_pages(bytes_, offset, size);
+  const auto range = windows(bytes_, offset, size);
   if (!range.empty()) ::madvise(range.data(), range.size(), MADV_DONTNEED);
 }
 

@@ -33,8 +33,8 @@ class MappedFile {
   // are open than are noted (4096). May be called in a signal handler.
   static const char* path_at(const void* address);
 
-  // Drops the whole pages inside [offset, offset + size) from this process's memory; they are read
-  // again when touched. Ranges past the end are cut.
+  // Drops the pages of [offset, offset + size) from this process's memory, and those around them
+  // that came with them; they are read again when touched. Ranges past the end are cut.
   void release(std::uint64_t offset, std::uint64_t size) const;
   // Mapped bytes that are read soon: fetches the pages that they touch, and none around them,
   // without waiting. Without it the first touch waits, and fetches what stands around too.

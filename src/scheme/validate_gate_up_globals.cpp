@@ -60,7 +60,9 @@ std::vector<float> global_scales(const Checkpoint& checkpoint, const Module& mod
                             static_cast<std::size_t>(dtype_bits(view.dtype)));
   const bool each = module.experts > 0 && std::ssize(values) == module.experts;
   if (values.size() != 1 && !each) return {};
-  if (!convert_to_f32(view.dtype, view.bytes, values)) return {};
+  const Result<void> converted = convert_to_f32(view.dtype, view.bytes, values);
+  checkpoint.release(*global);
+  if (!converted) return {};
   if (parts.divisor) {
     for (float& value : values) value = 1.0F / value;
   }
