@@ -46,6 +46,9 @@ struct GgufWriter::State {
   }
 
   Result<void> create_parts() {
+    std::uint64_t bytes = 0;
+    for (const PlannedPart& part : parts) bytes += part.file_bytes;
+    FEWBIT_TRY(check_room(folder, bytes));
     for (const PlannedPart& part : parts) {
       const fs::path path = fmt::format("{}.partial.{}", (folder / part.file).string(), ::getpid());
       FEWBIT_TRY(auto file, OutputFile::create(path, part.file_bytes));

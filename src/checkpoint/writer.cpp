@@ -79,6 +79,9 @@ struct CheckpointWriter::State {
   }
 
   Result<void> create_shards() {
+    std::uint64_t bytes = 0;
+    for (const PlannedShard& shard : plan.shards) bytes += shard.file_bytes;
+    FEWBIT_TRY(check_room(folder, bytes));
     for (const PlannedShard& shard : plan.shards) {
       FEWBIT_TRY(auto file, OutputFile::create(folder / shard.file, shard.file_bytes));
       FEWBIT_TRY(file.write(bytes_of(shard.header), 0));

@@ -201,6 +201,7 @@ class Job {
     fs::create_directories(folder_ / "prepared", failure);
     if (failure) return system_error("create", failure.value(), folder_);
     FEWBIT_TRY(mark_unfinished(folder_));
+    if (fresh_) FEWBIT_TRY(check_room(folder_, output_bytes()));
     std::vector<OutputFile> files;
     for (std::size_t i = 0; i < plan_.files(); ++i) {
       FEWBIT_TRY(OutputFile file, open_file(i));
@@ -286,8 +287,14 @@ class Job {
     report_.layers = std::ssize(plan_.layers);
     report_.experts = experts();
     report_.source_bytes = plan_.source_bytes;
-    for (std::size_t i = 0; i < plan_.files(); ++i) report_.output_bytes += plan_.file_bytes(i);
+    report_.output_bytes = output_bytes();
     return report_;
+  }
+
+  std::uint64_t output_bytes() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < plan_.files(); ++i) bytes += plan_.file_bytes(i);
+    return bytes;
   }
 
   const Checkpoint& source_;

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/json.hpp"
+#include "checkpoint/output_file.hpp"
 #include "checkpoint/raw_safetensors.hpp"
 #include "checkpoint/scratch_folder.hpp"
 #include "fewbit/checkpoint.hpp"
@@ -306,6 +310,43 @@ TEST(CheckpointWriter, FullDiskShowsAtOnceAndLeavesNothing) {
               AllOf(HasSubstr("model.safetensors"), HasSubstr("reserve 1125899906842"),
                     HasSubstr("errno")));
   EXPECT_TRUE(listing(folder.path()).empty());
+}
+
+// Files in memory reserve nothing, so that their room is compared with what is free.
+TEST(OutputFile, InMemoryWithTooLittleRoomIsRefused) {
+  const std::filesystem::path memory = "/dev/shm";
+  struct statfs system = {};
+  if (::statfs(memory.c_str(), &system) != 0 || system.f_type != TMPFS_MAGIC ||
+      system.f_blocks == 0 || ::access(memory.c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "/dev/shm is no file system in memory with a limit that may be written";
+  }
+  const std::uint64_t all =
+      std::uint64_t{system.f_blocks} * static_cast<std::uint64_t>(system.f_bsize);
+  EXPECT_TRUE(check_room(memory, 1));
+  const auto room = check_room(memory, all + 1);
+  ASSERT_FALSE(room);
+  EXPECT_EQ(room.error().code, ErrorCode::io);
+  EXPECT_THAT(room.error().what, AllOf(HasSubstr("reserve " + std::to_string(all + 1) + " bytes"),
+                                       HasSubstr("No space left")));
+  const auto path = memory / ("fewbit_room_" + std::to_string(::getpid()));
+  const auto file = OutputFile::create(path, all + 1);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().what, room.error().what);
+  std::filesystem::remove(path);
+}
+
+TEST(OutputFile, ReadsBackWhatWasWrittenAndSaysWhereItEnds) {
+  const ScratchFolder folder;
+  const auto file = OutputFile::create(folder / "file", 100);
+  ASSERT_TRUE(file);
+  const std::string text = "some bytes";
+  ASSERT_TRUE(file->write(std::as_bytes(std::span(text)), 90));
+  std::string back(text.size(), '?');
+  ASSERT_TRUE(file->read(std::as_writable_bytes(std::span(back)), 90));
+  EXPECT_EQ(back, text);
+  const auto beyond = file->read(std::as_writable_bytes(std::span(back)), 91);
+  ASSERT_FALSE(beyond);
+  EXPECT_THAT(beyond.error().message(), AllOf(HasSubstr("file"), HasSubstr("at 100")));
 }
 
 }  // namespace

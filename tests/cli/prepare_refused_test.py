@@ -27,6 +27,24 @@ class BadLuck(Scratch):
         self.expect_error("exists already", args=("prepare", MODEL, "-o", old))
         self.assertEqual(content(old), before)
 
+    def test_memory_that_has_too_little_room_for_all_files_is_not_begun_with(self):
+        """A file system in memory of 8 MiB, each of whose files alone would fit."""
+        source = self.folder / "large"
+        write_model(source, layers=4, experts=8)
+        disk = self.folder / "disk"
+        disk.mkdir()
+        done = subprocess.run(
+            ["unshare", "-rm", "sh", "-c",
+             'mount -t tmpfs -o size=8m none "$0" || exit 77; touch "$0/kept"; '
+             '"$@"; code=$?; ls -A "$0"; exit $code', disk, FEWBIT, "prepare", source, "-o", disk / "out"],
+            capture_output=True, text=True, timeout=800)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest("no right to mount a file system in memory: " + done.stderr.strip())
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot reserve", done.stderr)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertEqual(done.stdout.split(), ["kept"])
+
     def test_a_disk_that_is_full_at_once_leaves_no_empty_journal(self):
         self.expect_error("out.partial.journal", "File too large", limit=16,
                           args=("prepare", MODEL, "-o", self.out))
