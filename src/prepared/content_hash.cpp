@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <memory>
 
 #include "checkpoint/mapped_file.hpp"
 
@@ -21,9 +20,7 @@ std::string hex(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-struct FreeState {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
+XXH3_state_t* state_of(void* state) { return static_cast<XXH3_state_t*>(state); }
 
 }  // namespace
 
@@ -35,17 +32,30 @@ std::string hash_bytes(std::span<const std::byte> bytes) {
   return hex(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
+Result<ContentHash> ContentHash::create() {
+  std::unique_ptr<void, Free> state(XXH3_createState());
+  if (state == nullptr || XXH3_128bits_reset(state_of(state.get())) == XXH_ERROR) {
+    return Error{ErrorCode::limit, "no memory for a hash", {}};
+  }
+  return ContentHash(std::move(state));
+}
+
+void ContentHash::Free::operator()(void* state) const { XXH3_freeState(state_of(state)); }
+
+void ContentHash::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_of(state_.get()), bytes.data(), bytes.size());
+}
+
+std::string ContentHash::text() const { return hex(XXH3_128bits_digest(state_of(state_.get()))); }
+
 Result<std::string> hash_file(const std::filesystem::path& path,
                               const std::function<bool(std::uint64_t)>& read) {
   FEWBIT_TRY(const auto file, MappedFile::open(path));
-  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
-  if (state == nullptr || XXH3_128bits_reset(state.get()) == XXH_ERROR) {
-    return Error{ErrorCode::limit, "no memory for a hash", path.string()};
-  }
+  FEWBIT_TRY(ContentHash hash, ContentHash::create());
   const auto bytes = file->bytes();
   for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
     const auto piece = bytes.subspan(at, std::min(piece_bytes, bytes.size() - at));
-    XXH3_128bits_update(state.get(), piece.data(), piece.size());
+    hash.add(piece);
     file->release(at, piece.size());
     if (read && !read(piece.size())) {
       return Error{ErrorCode::cancelled,
@@ -53,7 +63,7 @@ Result<std::string> hash_file(const std::filesystem::path& path,
                    path.string()};
     }
   }
-  return hex(XXH3_128bits_digest(state.get()));
+  return hash.text();
 }
 
 }  // namespace fewbit

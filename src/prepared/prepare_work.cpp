@@ -62,11 +62,22 @@ PrepareWork::PrepareWork(const Checkpoint& source, const PreparePlan& plan,
       options_(options),
       target_(std::move(target)),
       left_(plan.files()),
+      written_(plan.tasks.size()),
+      write_mutexes_(plan.files()),
       hashes_(plan.files()),
       noted_(Clock::now()) {
+  std::vector<std::vector<GrowingHash::Part>> parts(plan.files());
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-    ++left_[plan.tasks[i].file];
-    if (target_.done[i]) earlier_bytes_ += plan.tasks[i].source_bytes;
+    const PrepareTask& task = plan.tasks[i];
+    ++left_[task.file];
+    if (target_.done[i]) earlier_bytes_ += task.source_bytes;
+    for (const FileRange& range : ranges_of(plan, task)) {
+      parts[task.file].push_back({.begin = range.begin, .task = static_cast<std::int64_t>(i)});
+    }
+  }
+  for (std::size_t i = 0; i < plan.files(); ++i) {
+    growing_.push_back(
+        std::make_unique<GrowingHash>(target_.files[i], plan.file_bytes(i), std::move(parts[i])));
   }
 }
 
@@ -87,7 +98,7 @@ Result<void> PrepareWork::run(Executor& executor) {
 
 // Worker 0 is the caller's thread: it reports progress and hears of a cancellation.
 void PrepareWork::work(int worker) {
-  ExpertScratch scratch;
+  Memory memory;
   const auto tasks = static_cast<std::int64_t>(plan_.tasks.size());
   const auto all = tasks + static_cast<std::int64_t>(plan_.files());
   while (!stopped()) {
@@ -95,9 +106,9 @@ void PrepareWork::work(int worker) {
     if (number >= all) return;
     Result<void> done;
     if (number < tasks) {
-      done = do_number(number, scratch);
+      done = do_number(number, memory);
     } else if (!has_tasks(static_cast<std::size_t>(number - tasks))) {
-      done = hash(static_cast<std::size_t>(number - tasks));
+      done = finish_hash(static_cast<std::size_t>(number - tasks), {});
     }
     if (!done) return fail(done.error());
     if (worker == 0 && options_.progress &&
@@ -133,26 +144,33 @@ bool PrepareWork::still_there(std::int64_t number) const {
 }
 
 // Unless an earlier run has done it, and what it wrote is still there.
-Result<void> PrepareWork::do_number(std::int64_t number, ExpertScratch& scratch) {
+Result<void> PrepareWork::do_number(std::int64_t number, Memory& memory) {
   const PrepareTask& task = plan_.tasks[static_cast<std::size_t>(number)];
   const bool done = target_.done[static_cast<std::size_t>(number)].has_value();
   if (done && still_there(number)) {
     if (task.file > 0) ++resumed_experts_;
-    return hash_when_full(task.file);
+    return hash_after(number, {});
   }
   if (done) {
     ++redone_;
     earlier_bytes_ -= task.source_bytes;
   }
-  FEWBIT_TRY(const std::uint64_t hash, do_task(task, scratch));
+  memory.written.clear();
+  FEWBIT_TRY(const std::uint64_t hash, do_task(task, memory));
   FEWBIT_TRY(finished({.task = number, .hash = hash}));
   done_bytes_ += task.source_bytes;
-  return hash_when_full(task.file);
+  FEWBIT_TRY(hash_after(number, memory.written));
+  if (task.file > 0) {
+    const PlannedLayer& layer = plan_.layers[task.file - 1];
+    release_source_expert(layer, source_, layer.slice.first_expert + task.index);
+  }
+  memory.verbatim.clear();
+  return {};
 }
 
-Result<std::uint64_t> PrepareWork::do_task(const PrepareTask& task, ExpertScratch& scratch) {
+Result<std::uint64_t> PrepareWork::do_task(const PrepareTask& task, Memory& memory) {
   if (task.file == 0) return copy_tensor(task);
-  return pack(task, scratch);
+  return pack(task, memory);
 }
 
 Result<std::uint64_t> PrepareWork::copy_tensor(const PrepareTask& task) {
@@ -173,7 +191,7 @@ Result<std::uint64_t> PrepareWork::copy_tensor(const PrepareTask& task) {
   return hash;
 }
 
-Result<std::uint64_t> PrepareWork::pack(const PrepareTask& task, ExpertScratch& scratch) {
+Result<std::uint64_t> PrepareWork::pack(const PrepareTask& task, Memory& memory) {
   const PlannedLayer& layer = plan_.layers[task.file - 1];
   const MoePlan& plan = layer.info.plan;
   const std::int64_t number = layer.slice.first_expert + task.index;
@@ -181,22 +199,26 @@ Result<std::uint64_t> PrepareWork::pack(const PrepareTask& task, ExpertScratch& 
   FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source_, number, where));
   FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
   FEWBIT_TRY(check_expert(unpadded_problem(layer), where, cut));
-  FEWBIT_TRY(scratch.lay_out(plan));
-  const auto packed = layer.backend->pack_expert(layer.info.problem, plan, cut, scratch.shares);
+  FEWBIT_TRY(memory.packed.lay_out(plan));
+  const auto packed =
+      layer.backend->pack_expert(layer.info.problem, plan, cut, memory.packed.shares);
   if (!packed) return within(packed.error(), where);
   const std::vector<FileRange> ranges = ranges_of(plan_, task);
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    std::span<const std::byte> share = scratch.shares[i];
-    Tensor part;
+    std::span<const std::byte> share = memory.packed.shares[i];
     if (plan.buffers[i].use == BufferUse::verbatim) {
-      FEWBIT_TRY(part, verbatim_share(plan.buffers[i], cut, where));
+      FEWBIT_TRY(const Tensor part, verbatim_share(plan.buffers[i], cut, where));
       share = part.view.bytes;
+      memory.verbatim.push_back(part);
     }
-    FEWBIT_TRY(target_.files[task.file].write(share, ranges[i].begin));
+    memory.written.push_back({.begin = ranges[i].begin, .bytes = share});
     hash = hash_on(hash, share);
   }
-  release_source_expert(layer, source_, number);
+  const std::scoped_lock lock(write_mutexes_[task.file]);
+  for (const GrowingHash::Written& part : memory.written) {
+    FEWBIT_TRY(target_.files[task.file].write(part.bytes, part.begin));
+  }
   return hash;
 }
 
@@ -229,15 +251,26 @@ Result<void> PrepareWork::note() {
   return target_.journal->append(tasks);
 }
 
-Result<void> PrepareWork::hash_when_full(std::size_t file) {
-  if (left_[file].fetch_sub(1, std::memory_order_acq_rel) != 1) return {};
-  return hash(file);
+// What is written is still in the caches; the last task of a file waits for its hash.
+Result<void> PrepareWork::hash_after(std::int64_t number,
+                                     std::span<const GrowingHash::Written> written) {
+  written_[static_cast<std::size_t>(number)] = true;
+  const std::size_t file = plan_.tasks[static_cast<std::size_t>(number)].file;
+  if (left_[file].fetch_sub(1, std::memory_order_acq_rel) == 1) return finish_hash(file, written);
+  return growing_[file]->advance(hash_progress(), written);
 }
 
-Result<void> PrepareWork::hash(std::size_t file) {
-  const auto go_on = [this](std::uint64_t) { return !stopped(); };
-  FEWBIT_TRY(hashes_[file], hash_file(target_.folder / plan_.file_name(file), go_on));
+Result<void> PrepareWork::finish_hash(std::size_t file,
+                                      std::span<const GrowingHash::Written> written) {
+  FEWBIT_TRY(hashes_[file], growing_[file]->finish(hash_progress(), written));
   return {};
+}
+
+GrowingHash::Progress PrepareWork::hash_progress() const {
+  return {.is_done = [this](std::int64_t task) -> bool {
+            return written_[static_cast<std::size_t>(task)];
+          },
+          .stopped = [this] { return stopped(); }};
 }
 
 Result<void> PrepareWork::close() {

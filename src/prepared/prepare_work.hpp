@@ -12,6 +12,7 @@
 
 #include "checkpoint/mapped_file.hpp"
 #include "checkpoint/output_file.hpp"
+#include "prepared/growing_hash.hpp"
 #include "prepared/prepare_plan.hpp"
 #include "select/expert_scratch.hpp"
 
@@ -44,19 +45,26 @@ class PrepareWork {
   std::int64_t redone() const { return redone_; }
 
  private:
+  // Of a thread.
+  struct Memory {
+    ExpertScratch packed;
+    std::vector<Tensor> verbatim;
+    std::vector<GrowingHash::Written> written;  // what the last task wrote, in these
+  };
   void work(int worker);
-  Result<void> do_number(std::int64_t number, ExpertScratch& scratch);
+  Result<void> do_number(std::int64_t number, Memory& memory);
   // Hashes of what was written.
-  Result<std::uint64_t> do_task(const PrepareTask& task, ExpertScratch& scratch);
+  Result<std::uint64_t> do_task(const PrepareTask& task, Memory& memory);
   Result<std::uint64_t> copy_tensor(const PrepareTask& task);
-  Result<std::uint64_t> pack(const PrepareTask& task, ExpertScratch& scratch);
+  Result<std::uint64_t> pack(const PrepareTask& task, Memory& memory);
   // Whether the file has the bytes that the task was noted with.
   bool still_there(std::int64_t number) const;
   bool has_tasks(std::size_t file) const;
   Result<void> finished(FinishedTask task);
   Result<void> note();
-  Result<void> hash(std::size_t file);
-  Result<void> hash_when_full(std::size_t file);
+  Result<void> hash_after(std::int64_t number, std::span<const GrowingHash::Written> written);
+  Result<void> finish_hash(std::size_t file, std::span<const GrowingHash::Written> written);
+  GrowingHash::Progress hash_progress() const;
   void fail(const Error& error);
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
@@ -66,6 +74,11 @@ class PrepareWork {
   const PrepareOptions& options_;
   Target target_;
   std::vector<std::atomic<std::int64_t>> left_;  // tasks of each file
+  std::vector<std::atomic<bool>> written_;       // by task
+  // Files are written by one thread at a time in any case: a system that lets threads wait between
+  // the buffers of an expert keeps them in step, so that nobody packs meanwhile.
+  std::vector<std::mutex> write_mutexes_;
+  std::vector<std::unique_ptr<GrowingHash>> growing_;
   std::vector<std::string> hashes_;
   std::vector<std::shared_ptr<const MappedFile>> earlier_;  // files in which tasks were done
   std::atomic<std::int64_t> next_ = 0;                      // task, then file without tasks left
