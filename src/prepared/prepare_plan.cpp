@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <span>
 #include <unordered_set>
@@ -63,16 +64,18 @@ bool may_want_one_global(const Backend& backend, const MoeProblem& problem) {
 }
 
 // Whether gate and up have stored act-orders and these differ, so that a layout with place for one
-// may lose the other; most are equal, and then no weight needs to be read.
-bool stored_orders_differ(const Checkpoint& source, const LayerExperts::Modules& of) {
-  if (of.gate == nullptr || of.up == nullptr) return false;
+// may lose the other; most are equal, and then no weight needs to be read. Empty: no two are
+// stored.
+std::optional<bool> stored_orders_differ(const Checkpoint& source,
+                                         const LayerExperts::Modules& of) {
+  if (of.gate == nullptr || of.up == nullptr) return std::nullopt;
   for (const char* suffix : {"g_idx", "weight_g_idx"}) {
     const TensorInfo* gate = source.find(of.gate->part(suffix));
     const TensorInfo* up = source.find(of.up->part(suffix));
     if (gate == nullptr || up == nullptr) continue;
     return !std::ranges::equal(source.tensor(*gate).view.bytes, source.tensor(*up).view.bytes);
   }
-  return false;
+  return std::nullopt;
 }
 
 class Planner {
@@ -181,9 +184,13 @@ class Planner {
                                                       const std::string& where) const {
     std::vector<std::int64_t> experts;
     for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
-      if (!stored_orders_differ(source_, layer.experts.modules(e))) continue;
-      FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, where));
-      if (keeps_two_orders(expert)) experts.push_back(e);
+      const auto differ = stored_orders_differ(source_, layer.experts.modules(e));
+      if (!differ) continue;
+      if (*differ) {
+        FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, where));
+        if (keeps_two_orders(expert)) experts.push_back(e);
+      }
+      release_source_expert(layer, source_, e);
     }
     return experts;
   }
@@ -199,9 +206,11 @@ class Planner {
     const bool scales = may_want_one_global(*layer.backend, problem);
     for (std::int64_t e = 0; scales && e < layer.experts.count(); ++e) {
       FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, problem.where));
-      if (!keeps_two_globals(expert)) continue;
-      ++problem.two_scale_experts;
-      if (first < 0 || e < first) first = e;
+      if (keeps_two_globals(expert)) {
+        ++problem.two_scale_experts;
+        if (first < 0 || e < first) first = e;
+      }
+      release_source_expert(layer, source_, e);
     }
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};
