@@ -5,14 +5,18 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <system_error>
 
 #include "bench/bench_device.hpp"
+#include "bench/bench_linear.hpp"
 #include "bench/limit_track.hpp"
+#include "bench/linear_shapes.hpp"
 #include "bench/measure.hpp"
 #include "bench/random_layer.hpp"
+#include "bench/time_calls.hpp"
 #include "checkpoint/file_kind.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/counted.hpp"
@@ -87,8 +91,8 @@ class Bench {
       layers_.push_back(std::move(layer));
     } while (bytes < options.resident_bytes && bench.prepared.owned_bytes > 0 && !stops(options));
     bench.copies = static_cast<int>(layers_.size());
-    weight_bytes_ = static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) /
-                    static_cast<double>(shape_.num_experts);
+    weight_bytes_ =
+        static_cast<double>(bench.weight_bytes()) / static_cast<double>(shape_.num_experts);
     return {};
   }
 
@@ -147,13 +151,12 @@ class Bench {
     FEWBIT_TRY(AlignedBuffer workspace, AlignedBuffer::allocate(workspace_bytes));
     const std::vector<float> router_weights(static_cast<std::size_t>(tokens * shape_.top_k),
                                             1.0F / static_cast<float>(shape_.top_k));
-    LayerTiming timing{.tokens = tokens};
-    std::vector<double> seconds;
     double experts = 0;
-    constexpr int warm_up = 2;
-    for (double spent = 0; (spent < options.seconds || timing.calls < 5) && !stops(options);) {
+    std::int64_t all_calls = 0;
+    const auto call = [&]() -> Result<double> {
       const std::vector<std::int32_t> ids = random_ids(tokens);
-      const MoeLayer& layer = layers_[next_++ % layers_.size()];
+      experts += distinct(ids);
+      ++all_calls;
       MoeArgs args;
       args.tokens = tokens;
       args.hidden = hidden.view;
@@ -161,19 +164,15 @@ class Bench {
       args.topk_weights = router_weights;
       args.out = out;
       args.workspace = workspace.span();
+      const MoeLayer& layer = layers_[next_++ % layers_.size()];
       const auto start = Clock::now();
       FEWBIT_TRY(layer.run(args, executor_));
-      const double taken = seconds_since(start);
-      if (next_ <= warm_up) continue;
-      spent += taken;
-      seconds.push_back(taken);
-      experts += distinct(ids);
-      ++timing.calls;
-    }
-    if (seconds.empty()) return timing;  // stopped
-    std::ranges::nth_element(seconds, seconds.begin() + std::ssize(seconds) / 2);
-    timing.seconds = seconds[seconds.size() / 2];
-    timing.weight_bytes = weight_bytes_ * experts / timing.calls;
+      return seconds_since(start);
+    };
+    FEWBIT_TRY(const CallTimes times, time_calls(options, warm_up_, call));
+    LayerTiming timing{.tokens = tokens, .seconds = times.seconds, .calls = times.calls};
+    if (times.calls == 0) return timing;  // stopped
+    timing.weight_bytes = weight_bytes_ * experts / static_cast<double>(all_calls);
     timing.flops = flops_of(tokens);
     return timing;
   }
@@ -184,12 +183,15 @@ class Bench {
   std::vector<MoeLayer> layers_;
   double weight_bytes_ = 0;  // of one expert
   std::size_t next_ = 0;
+  int warm_up_ = 2;
 };
 
 }  // namespace
 
 Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where) {
-  FEWBIT_TRY(const std::vector<NamedProblem> problems, parse_problems(text, where));
+  std::string of_experts(text);
+  FEWBIT_TRY(std::vector<LayerShape> linear, take_linear_shapes(of_experts, where));
+  FEWBIT_TRY(const std::vector<NamedProblem> problems, parse_problems(of_experts, where));
   std::vector<LayerShape> shapes;
   std::string last;
   for (const auto& [name, problem] : problems) {
@@ -206,6 +208,7 @@ Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::s
     shapes.push_back(std::move(shape));
     last = model;
   }
+  std::ranges::move(linear, std::back_inserter(shapes));
   return shapes;
 }
 
@@ -231,6 +234,7 @@ Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device
   if (!shape.unmeasured.empty()) {
     return Error{ErrorCode::unsupported, shape.unmeasured + " are not measured", shape.name};
   }
+  if (shape.linear) return bench_linear(shape, device, options, executor);
   return Bench(shape, executor).run(device, options);
 }
 

@@ -30,6 +30,14 @@ std::string limits_text(const MachineLimits& limits) {
   return text;
 }
 
+std::string sizes_text(const LayerShape& shape) {
+  if (shape.linear) {
+    return fmt::format("{} x {}", shape.linear->out_features, shape.linear->in_features);
+  }
+  return fmt::format("{}, {}, {}, {}", shape.hidden_size, shape.intermediate_size,
+                     shape.num_experts, shape.top_k);
+}
+
 // Fractions of the arithmetic's limits, and their titles.
 std::string arithmetic_titles(const MachineLimits& limits) {
   return std::string(limits.fma_flops_per_second == 0 ? "" : "   of FMA") +
@@ -48,11 +56,9 @@ std::string bench_text(const LayerBench& bench) {
   const MachineLimits& limits = bench.limits;
   const bool fma = limits.fma_flops_per_second != 0;
   std::string text = fmt::format(
-      "{} ({}, {}, {}, {}) {} on {}: {}; {} of {:.1f} MB, prepared at {} GB/s\n", bench.shape.name,
-      bench.shape.hidden_size, bench.shape.intermediate_size, bench.shape.num_experts,
-      bench.shape.top_k, bench.shape.scheme, bench.backend, limits_text(limits),
-      counted(bench.copies, "copy", "copies"),
-      static_cast<double>(bench.prepared.owned_bytes + bench.prepared.mapped_bytes) * 1e-6,
+      "{} ({}) {} on {}: {}; {} of {:.1f} MB, prepared at {} GB/s\n", bench.shape.name,
+      sizes_text(bench.shape), bench.shape.scheme, bench.backend, limits_text(limits),
+      counted(bench.copies, "copy", "copies"), static_cast<double>(bench.weight_bytes()) * 1e-6,
       rate_text(static_cast<double>(bench.prepared.owned_bytes) / bench.prepare_seconds));
   text += fmt::format("  {:>6} {:>10} {:>8} {:>8} {:>9}{}\n", "tokens", "ms", "GB/s",
                       fma ? "of read" : "of copy", "TFLOP/s", arithmetic_titles(limits));

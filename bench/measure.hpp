@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,7 +39,14 @@ class LimitProbe {
   AlignedBuffer memory_;
 };
 
-// A named MoE layer. Weights: a name of select/problem_list.hpp, as "nvfp4" or "awq-int4-g128".
+// Of a dense layer.
+struct LinearSize {
+  std::int64_t out_features = 0;
+  std::int64_t in_features = 0;
+};
+
+// A named MoE layer, or with `linear` a dense one. Weights: a name of select/problem_list.hpp, as
+// "nvfp4" or "awq-int4-g128".
 struct LayerShape {
   std::string name;
   std::int64_t hidden_size = 0;
@@ -48,10 +56,12 @@ struct LayerShape {
   std::string scheme = "nvfp4";
   ActivationParams activation = {};
   bool biases = false;
+  std::optional<LinearSize> linear = std::nullopt;
   std::string unmeasured = {};  // not empty: what such layers have that is not measured
 };
-// Lines as tests/problems/models.txt has them; a layer of several schemes has its first one under
-// its name, the others as name/scheme. Errors: not_found, corrupt (file, line and what is wrong).
+// Lines as tests/problems/models.txt and linear_layers.txt have them, dense layers last; a layer of
+// several schemes has its first one under its name, the others as name/scheme. Errors: not_found,
+// corrupt (file, line and what is wrong).
 Result<std::vector<LayerShape>> parse_shapes(std::string_view text, const std::string& where);
 Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path);
 // "Qwen3-30B-A3B/nf3", in any case of letters; the first kind of a model with or without its name.
@@ -103,6 +113,8 @@ struct LayerBench {
   MachineLimits limits;
   MachineLimits lowest;
   int limit_measurements = 0;
+
+  std::uint64_t weight_bytes() const { return prepared.owned_bytes + prepared.mapped_bytes; }
   std::vector<LayerTiming> timings;
 };
 // Random weights and even random routing (top_k different experts a token), the same every time.

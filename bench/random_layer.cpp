@@ -105,6 +105,11 @@ Result<Tensor> random_tensor(DType dtype, Shape shape, Fill fill, std::mt19937_6
   return owned.tensor;
 }
 
+Result<QuantizedTensor> random_matrix(const LayerShape& shape, std::mt19937_64& random) {
+  FEWBIT_TRY(const Scheme scheme, scheme_from_name(shape.scheme));
+  return random_matrix(scheme, shape.linear->out_features, shape.linear->in_features, random);
+}
+
 Result<MoeWeights> random_weights(const LayerShape& shape, std::mt19937_64& random) {
   FEWBIT_TRY(const Scheme scheme, scheme_from_name(shape.scheme));
   MoeWeights weights{.hidden_size = shape.hidden_size,

@@ -12,6 +12,8 @@ namespace fewbit::bench {
 enum class Fill { numbers, scales, bits };
 Result<Tensor> random_tensor(DType dtype, Shape shape, Fill fill, std::mt19937_64& random);
 
+// The matrix of a dense shape. Error invalid_argument for an unknown scheme.
+Result<QuantizedTensor> random_matrix(const LayerShape& shape, std::mt19937_64& random);
 // The experts of a shape. What is packed is made once and serves all of them, so that large layers
 // are made quickly: they differ in nothing but their bytes' place then. Weights that are read in
 // place are made for each. Error invalid_argument for an unknown scheme.

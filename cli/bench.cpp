@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fewbit bench [SHAPE…]: this machine's limits, and MoE layers of named shapes against them.
+// fewbit bench [SHAPE…]: this machine's limits, and layers of named shapes against them.
 #include <fmt/format.h>
 
 #include <memory>
@@ -132,13 +132,14 @@ Result<int> run_bench(Options& options) {
 
 void add_bench(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("bench", "MoE layers of named shapes against this machine's limits");
+  CLI::App* command = app.add_subcommand(
+      "bench", "MoE and dense layers of named shapes against this machine's limits");
   command->add_option("SHAPE", options->names,
                       "Named shapes (default: tiny-moe Qwen3-30B-A3B; of a file all)");
   command->add_flag("--list", options->list, "Names of the shapes");
   command->add_option("--shapes", options->file,
-                      "File of shapes, as tests/problems/models.txt (see explain --problems)");
+                      "File of shapes, as tests/problems/models.txt (see explain --problems) or "
+                      "linear_layers.txt");
   command->add_option("--tokens", options->layer.tokens, "Numbers of tokens, as 1,16,512")
       ->delimiter(',')
       ->check(whole_number(1, std::int64_t{1} << 20));
@@ -161,7 +162,8 @@ void add_bench(CLI::App& app, int& exit_code) {
       "--device cuda the layers' arguments are on the card, a graph holds a call on each copy,\n"
       "and the limit is what a copy on it moves.\n"
       "Ctrl-C ends it with what was measured so far.\n"
-      "Examples:\n  fewbit bench\n  fewbit bench gpt-oss-20b --tokens 1,64 --json > before.json\n"
+      "Examples:\n  fewbit bench\n  fewbit bench dense-14336x4096/mxfp4\n  fewbit bench "
+      "gpt-oss-20b --tokens 1,64 --json > before.json\n"
       "  fewbit bench gpt-oss-20b --tokens 1,64 --compare before.json");
   set_body(*command, *options, exit_code, [options] { return run_bench(*options); });
 }

@@ -93,10 +93,15 @@ Json layer_json(const bench::LayerBench& layer, const OtherRun& other) {
   const std::string note = bench::limit_note(layer);
   Json out;
   out.set("shape", layer.shape.name);
-  out.set("hidden_size", layer.shape.hidden_size);
-  out.set("intermediate_size", layer.shape.intermediate_size);
-  out.set("num_experts", layer.shape.num_experts);
-  out.set("top_k", layer.shape.top_k);
+  if (const auto& linear = layer.shape.linear) {
+    out.set("out_features", linear->out_features);
+    out.set("in_features", linear->in_features);
+  } else {
+    out.set("hidden_size", layer.shape.hidden_size);
+    out.set("intermediate_size", layer.shape.intermediate_size);
+    out.set("num_experts", layer.shape.num_experts);
+    out.set("top_k", layer.shape.top_k);
+  }
   out.set("scheme", layer.shape.scheme);
   out.set("backend", layer.backend);
   out.set("layout", layer.prepared.layout);

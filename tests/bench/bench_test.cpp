@@ -118,6 +118,70 @@ TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
   EXPECT_THAT(text, HasSubstr("small (64, 32, 4, 4) nvfp4 on " + bench->backend));
 }
 
+TEST(NamedShapes, DenseLayersHaveEveryKindThatExpertsAreMeasuredIn) {
+  const auto experts = read_shapes(tests::source_dir() / "tests/problems/moe_layers.txt");
+  const auto dense = read_shapes(tests::source_dir() / "tests/problems/linear_layers.txt");
+  ASSERT_TRUE(experts);
+  ASSERT_TRUE(dense) << dense.error().message();
+  for (const LinearSize size : {LinearSize{4096, 4096}, LinearSize{14336, 4096}}) {
+    const std::string model =
+        "dense-" + std::to_string(size.out_features) + "x" + std::to_string(size.in_features);
+    for (const LayerShape& layer : *experts) {
+      const auto shape = find_shape(*dense, model + "/" + layer.scheme);
+      ASSERT_TRUE(shape) << model << " " << layer.scheme;
+      EXPECT_EQ(shape->linear->out_features, size.out_features);
+      EXPECT_EQ(shape->linear->in_features, size.in_features);
+    }
+  }
+}
+
+// In small: every kind of the list, bytes and operations counted.
+TEST(BenchLinear, RunsEveryKindOfTheDenseLayers) {
+  const auto shapes = read_shapes(tests::source_dir() / "tests/problems/linear_layers.txt");
+  ASSERT_TRUE(shapes);
+  LayerBenchOptions options;
+  options.tokens = {1, 3};
+  options.resident_bytes = 1 << 19;
+  options.seconds = 0.001;
+  options.limits = [] { return MachineLimits{.threads = 1, .read_bytes_per_second = 1e15}; };
+  for (LayerShape shape : *shapes) {
+    if (!shape.name.starts_with("dense-4096x4096")) continue;
+    shape.linear = LinearSize{.out_features = 512, .in_features = 256};
+    const auto bench = bench_layer(shape, *detect_cpu(), options, serial_executor());
+    ASSERT_TRUE(bench) << shape.name << ": " << bench.error().message();
+    EXPECT_TRUE(bench->backend.starts_with("cpu_")) << shape.name << " on " << bench->backend;
+    const std::uint64_t bytes = bench->weight_bytes();
+    EXPECT_GE(bytes, 512U * 256U / 8) << shape.name;
+    EXPECT_EQ(static_cast<std::uint64_t>(bench->copies),
+              (options.resident_bytes + bytes - 1) / bytes)
+        << shape.name;
+    ASSERT_EQ(bench->timings.size(), 2U);
+    for (const LayerTiming& timing : bench->timings) {
+      EXPECT_DOUBLE_EQ(timing.weight_bytes, static_cast<double>(bytes));
+      EXPECT_DOUBLE_EQ(timing.flops, static_cast<double>(timing.tokens) * 2 * 512 * 256);
+    }
+    EXPECT_THAT(bench_text(*bench), HasSubstr(" (512 x 256) " + shape.scheme + " on cpu_"));
+  }
+}
+
+TEST_F(ShapesFile, DenseLayersStandBesideOthers) {
+  const auto shapes = read("wide 64 32 nvfp4,bf16  # dense\nmoe 64 32 4 2 silu other bf16\n");
+  ASSERT_TRUE(shapes) << shapes.error().message();
+  EXPECT_EQ(names_of(*shapes), "moe, wide, wide/bf16");
+  EXPECT_FALSE(shapes->front().linear);
+  EXPECT_EQ(shapes->back().linear->in_features, 32);
+  for (const auto& [line, message] :
+       {std::pair{"wide 0 32 nvfp4", "out_features is \"0\", expected 1 to 2147483647"},
+        {"wide 64 x nvfp4", "in_features is \"x\""},
+        {"wide 64 32 nvfp5", "nvfp5"}}) {
+    const auto wrong = read(std::string("ok 16 16 bf16\n") + line + "\n");
+    ASSERT_FALSE(wrong) << line;
+    EXPECT_EQ(wrong.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(wrong.error().what, HasSubstr(message));
+    EXPECT_EQ(wrong.error().where, path_ + " line 2");
+  }
+}
+
 // Limits as a test says, one after the other.
 LayerBench measured_with(std::vector<MachineLimits> limits) {
   const LayerShape shape{.name = "small",

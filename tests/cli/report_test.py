@@ -326,6 +326,20 @@ class Reports(unittest.TestCase):
             self.assertIn("no list of layers", run(*again).stderr)
         self.assertIn("tiny-moe", run("bench", "unknown").stderr)
 
+    def test_bench_measures_dense_layers(self):
+        names = run_json(self, "bench", "--list")
+        for name in ("dense-4096x4096", "dense-14336x4096", "dense-14336x4096/mxfp4"):
+            self.assertIn(name, names)
+        report = run_json(self, "bench", "dense-4096x4096/nvfp4", "--tokens", "1", "--seconds", "0.05")
+        (layer,) = report["layers"]
+        self.assertEqual((layer["out_features"], layer["in_features"]), (4096, 4096))
+        self.assertNotIn("num_experts", layer)
+        (row,) = layer["timings"]
+        # Half a byte a code, a byte a group of 16.
+        self.assertAlmostEqual(row["weight_bytes_per_second"] * row["median_seconds"] / 4096**2, 9 / 16,
+                               places=3)
+        self.assertAlmostEqual(row["flops_per_second"] * row["median_seconds"], 2 * 4096**2, delta=1)
+
     def test_cpu_backends_and_inspect_give_json(self):
         self.assertIn("generic", run_json(self, "cpu")["built_for"])
         self.assertEqual(run_json(self, "backends")[-1]["name"], "reference")
