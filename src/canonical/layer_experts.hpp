@@ -28,6 +28,8 @@ class LayerExperts {
   bool fused() const { return slices_; }
   // Errors: as canonicalize.
   Result<ExpertWeights> read(const Checkpoint& checkpoint, std::int64_t expert) const;
+  // Lets the pages go of what the expert has of its tensors.
+  void release(const Checkpoint& checkpoint, std::int64_t expert) const;
   // Whether all biases that there are are zero: exporters write them beside every matrix, or beside
   // some, and then there are none. Reads biases only. Error inconsistent: some experts have others
   // and some have none (names one of each); else as canonicalize.

@@ -4,19 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <span>
 #include <unordered_set>
 #include <utility>
 
-#include "canonical/one_global.hpp"
-#include "canonical/one_order.hpp"
 #include "core/quote.hpp"
 #include "prepared/deal_layer.hpp"
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
 #include "select/activation_default.hpp"
+#include "select/gate_up_counts.hpp"
 #include "select/layer_problem.hpp"
 
 namespace fewbit {
@@ -61,21 +59,6 @@ std::string experts_name(const LayerExperts& experts, int layer) {
 // Whether a backend's layout may have no place for two global scales of gate and up.
 bool may_want_one_global(const Backend& backend, const MoeProblem& problem) {
   return !backend.runs_here() && problem.gate_up.scale && problem.gate_up.scale->has_global;
-}
-
-// Whether gate and up have stored act-orders and these differ, so that a layout with place for one
-// may lose the other; most are equal, and then no weight needs to be read. Empty: no two are
-// stored.
-std::optional<bool> stored_orders_differ(const Checkpoint& source,
-                                         const LayerExperts::Modules& of) {
-  if (of.gate == nullptr || of.up == nullptr) return std::nullopt;
-  for (const char* suffix : {"g_idx", "weight_g_idx"}) {
-    const TensorInfo* gate = source.find(of.gate->part(suffix));
-    const TensorInfo* up = source.find(of.up->part(suffix));
-    if (gate == nullptr || up == nullptr) continue;
-    return !std::ranges::equal(source.tensor(*gate).view.bytes, source.tensor(*up).view.bytes);
-  }
-  return std::nullopt;
 }
 
 class Planner {
@@ -143,7 +126,8 @@ class Planner {
     FEWBIT_TRY(layer.zero_biases, layer.experts.has_zero_biases(source_));
     FEWBIT_TRY(const ExpertWeights any, read_source_expert(layer, source_, 0, where + " expert 0"));
     FEWBIT_TRY(MoeProblem whole, problem_of(any, count, where));
-    FEWBIT_TRY(const std::vector<std::int64_t> two_orders, two_order_experts(layer, where));
+    FEWBIT_TRY(const std::vector<std::int64_t> two_orders,
+               two_order_experts(source_, layer.experts));
     whole.two_order_experts = std::ssize(two_orders);
     FEWBIT_TRY(const Deal deal, deal_of(any, whole, number));
     layer.backend = deal.backend;
@@ -179,22 +163,6 @@ class Planner {
                  whole.where};
   }
 
-  // Experts whose gate and up are in act-orders of their own.
-  Result<std::vector<std::int64_t>> two_order_experts(const PlannedLayer& layer,
-                                                      const std::string& where) const {
-    std::vector<std::int64_t> experts;
-    for (std::int64_t e = 0; e < layer.experts.count(); ++e) {
-      const auto differ = stored_orders_differ(source_, layer.experts.modules(e));
-      if (!differ) continue;
-      if (*differ) {
-        FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, where));
-        if (keeps_two_orders(expert)) experts.push_back(e);
-      }
-      release_source_expert(layer, source_, e);
-    }
-    return experts;
-  }
-
   // What only the weights tell is settled here too: once begun, a layer can be packed. Of all
   // experts, so that every rank is told the same.
   Result<void> check_layout(const PlannedLayer& layer, std::span<const std::int64_t> two_orders,
@@ -203,14 +171,13 @@ class Planner {
     if (layer.backend->runs_here()) two_orders = {};
     problem.two_order_experts = std::ssize(two_orders);
     std::int64_t first = two_orders.empty() ? -1 : two_orders.front();
-    const bool scales = may_want_one_global(*layer.backend, problem);
-    for (std::int64_t e = 0; scales && e < layer.experts.count(); ++e) {
-      FEWBIT_TRY(const ExpertWeights expert, read_source_expert(layer, source_, e, problem.where));
-      if (keeps_two_globals(expert)) {
-        ++problem.two_scale_experts;
-        if (first < 0 || e < first) first = e;
+    if (may_want_one_global(*layer.backend, problem)) {
+      FEWBIT_TRY(const std::vector<std::int64_t> two_scales,
+                 two_scale_experts(source_, layer.experts));
+      problem.two_scale_experts = std::ssize(two_scales);
+      if (!two_scales.empty() && (first < 0 || two_scales.front() < first)) {
+        first = two_scales.front();
       }
-      release_source_expert(layer, source_, e);
     }
     const std::string reason = layer.backend->why_unprepared(problem);
     if (reason.empty()) return {};

@@ -162,7 +162,7 @@ Result<void> PrepareWork::do_number(std::int64_t number, Memory& memory) {
   FEWBIT_TRY(hash_after(number, memory.written));
   if (task.file > 0) {
     const PlannedLayer& layer = plan_.layers[task.file - 1];
-    release_source_expert(layer, source_, layer.slice.first_expert + task.index);
+    layer.experts.release(source_, layer.slice.first_expert + task.index);
   }
   memory.verbatim.clear();
   return {};

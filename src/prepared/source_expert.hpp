@@ -11,8 +11,4 @@ namespace fewbit {
 Result<ExpertWeights> read_source_expert(const PlannedLayer& layer, const Checkpoint& source,
                                          std::int64_t expert, const std::string& where);
 
-// Lets its pages go.
-void release_source_expert(const PlannedLayer& layer, const Checkpoint& source,
-                           std::int64_t expert);
-
 }  // namespace fewbit

@@ -124,8 +124,8 @@ Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedL
 
 Result<void> compare_expert(const LayerPair& pair, std::size_t e, const Checkpoint& source) {
   FEWBIT_TRY(compare_whole_expert(pair, e, source));
-  release_source_expert(*pair.planned, source,
-                        pair.planned->slice.first_expert + static_cast<std::int64_t>(e));
+  pair.planned->experts.release(source,
+                                pair.planned->slice.first_expert + static_cast<std::int64_t>(e));
   release_expert(pair, e);
   return {};
 }

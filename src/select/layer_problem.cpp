@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "scheme/layer_config.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/part_of_model.hpp"
+#include "select/gate_up_counts.hpp"
 #include "select/split_plan.hpp"
 
 namespace fewbit {
@@ -48,6 +50,26 @@ Result<MoeProblem> problem_of(const Checkpoint& checkpoint, const Identified& id
              make_problem(weights, config, activation_dtype, config.max_positions));
   problem.where = "layer " + std::to_string(layer);
   return as_prepared(std::move(problem));
+}
+
+// The problem of a layer like another one, with what its own weights tell.
+Result<MoeProblem> recounted(const Checkpoint& checkpoint, const Identified& part,
+                             MoeProblem problem, int layer) {
+  problem.where = "layer " + std::to_string(layer);
+  const Scheme& scheme = problem.gate_up;
+  const bool globals = scheme.scale && scheme.scale->has_global;
+  const bool orders = scheme.act_order == ActOrder::group;
+  if (!globals && !orders) return problem;
+  FEWBIT_TRY(const LayerExperts experts, LayerExperts::find(part, layer));
+  if (globals) {
+    FEWBIT_TRY(const auto scales, two_scale_experts(checkpoint, experts));
+    problem.two_scale_experts = std::ssize(scales);
+  }
+  if (orders) {
+    FEWBIT_TRY(const auto two, two_order_experts(checkpoint, experts));
+    problem.two_order_experts = std::ssize(two);
+  }
+  return problem;
 }
 
 // What tells layers apart before anything is read of them: names below the layer, schemes, sizes.
@@ -112,19 +134,17 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
   std::map<int, std::vector<const Module*>> layers;
   for (const Module& module : identified.modules) layers[module.layer].push_back(&module);
   MoeLayers out;
-  std::map<std::string, MoeProblem> known;  // by kind: experts of one layer of each are read
+  std::map<std::string, MoeProblem> known;  // by kind: all experts of one layer of each are read
   // Each asked with its own modules only, so that many layers take no longer than their sum.
   for (const auto& [layer, modules] : layers) {
     if (layer < 0 || std::ranges::none_of(modules, is_of_expert)) continue;
-    const std::string kind = kind_of(modules);
-    if (const auto same = known.find(kind); same != known.end()) {
-      MoeProblem problem = same->second;
-      problem.where = "layer " + std::to_string(layer);
-      out.emplace(layer, std::move(problem));
-      continue;
-    }
     Identified part;
     for (const Module* module : modules) part.modules.push_back(*module);
+    const std::string kind = kind_of(modules);
+    if (const auto same = known.find(kind); same != known.end()) {
+      out.emplace(layer, recounted(checkpoint, part, same->second, layer));
+      continue;
+    }
     auto problem = problem_of(checkpoint, part, config, layer, activation_dtype);
     if (problem) known.emplace(kind, *problem);
     out.emplace(layer, std::move(problem));

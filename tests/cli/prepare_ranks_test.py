@@ -192,6 +192,27 @@ class Ranks(Scratch):
         self.expect_error(refused, args=("prepare", source, "-o", self.out, *on))
         self.nothing_left()
 
+    def test_what_only_one_layers_weights_tell_is_said_of_it(self):
+        """Kernels with one global scale for gate and up: layer 0 has one, layer 2 two."""
+        source = self.folder / "source"
+        made = []
+
+        def one_global(rng):
+            made.append(rng.random())
+            return made[-1] if len(made) > 2 * 4 * 3 else 0.25
+
+        write_model(source, layers=3, experts=4, hidden=256, inner=128, global_scale=one_global)
+        on = ("--device", "sm_90", "--backend", "marlin")
+        said = run_json(self, "explain", source, "--engine", "vllm", *on)
+        self.assertEqual([said["layers"]] + [o["layers"] for o in said["other_layers"]], [[0, 1], [2]])
+        self.assertFalse(said["prepare"]["writes"])
+        self.assertRegex(said["prepare"]["refused"], "^layer 2: ")
+        refused = said["prepare"]["refused"].removeprefix("layer 2: ")
+        self.expect_error("layers.2.", refused, args=("prepare", source, "-o", self.out, *on))
+        self.nothing_left()
+        own = run_json(self, "explain", source)
+        self.assertTrue(own["prepare"]["writes"])
+
     def said_and_prepared(self, source, tp, *backend):
         """Backend and sizes of all ranks, as explain says and as prepare makes them; once each."""
         on = ("--device", "cpu:generic", *backend)
