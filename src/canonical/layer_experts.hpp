@@ -28,8 +28,13 @@ class LayerExperts {
   bool fused() const { return slices_; }
   // Errors: as canonicalize.
   Result<ExpertWeights> read(const Checkpoint& checkpoint, std::int64_t expert) const;
-  // Lets the pages go of what the expert has of its tensors.
+  // Brings the pages of the expert's tensors into this process's memory at once: what a packer
+  // fetches ahead of a page that is not there is lost.
+  void map_pages(const Checkpoint& checkpoint, std::int64_t expert) const;
+  // Lets these pages go, the other one if the codes of `weights`, read from them, are a copy.
   void release(const Checkpoint& checkpoint, std::int64_t expert) const;
+  void release_copied(const Checkpoint& checkpoint, std::int64_t expert,
+                      const ExpertWeights& weights) const;
   // Whether all biases that there are are zero: exporters write them beside every matrix, or beside
   // some, and then there are none. Reads biases only. Error inconsistent: some experts have others
   // and some have none (names one of each); else as canonicalize.

@@ -43,6 +43,16 @@ std::span<std::byte> windows(std::span<const std::byte> bytes, std::uint64_t off
   return {const_cast<std::byte*>(bytes.data()) + (first - base), last - first};
 }
 
+// Of all pages that hold some of them.
+void advise_touched(std::span<const std::byte> bytes, int advice) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = address_of(bytes.data()) % page;
+  // madvise takes a writable pointer but changes no data.
+  auto* first = const_cast<std::byte*>(bytes.data()) - before;
+  ::madvise(first, bytes.size() + before, advice);
+}
+
 // Where files are mapped, in memory that a signal handler may read. A slot whose begin is 0 is
 // free.
 struct Mapped {
@@ -124,12 +134,13 @@ void MappedFile::release(std::uint64_t offset, std::uint64_t size) const {
 }
 
 void MappedFile::will_read(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t before = address_of(bytes.data()) % page;
-  // madvise takes a writable pointer but changes no data.
-  auto* first = const_cast<std::byte*>(bytes.data()) - before;
-  ::madvise(first, bytes.size() + before, MADV_WILLNEED);
+  advise_touched(bytes, MADV_WILLNEED);
+}
+
+void MappedFile::map_pages([[maybe_unused]] std::span<const std::byte> bytes) {
+#if defined(MADV_POPULATE_READ)
+  advise_touched(bytes, MADV_POPULATE_READ);
+#endif
 }
 
 }  // namespace fewbit

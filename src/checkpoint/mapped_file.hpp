@@ -39,6 +39,8 @@ class MappedFile {
   // Mapped bytes that are read soon: fetches the pages that they touch, and none around them,
   // without waiting. Without it the first touch waits, and fetches what stands around too.
   static void will_read(std::span<const std::byte> bytes);
+  // Waits until they are in this process's memory, where the system can (Linux 5.14).
+  static void map_pages(std::span<const std::byte> bytes);
 
  private:
   MappedFile(std::filesystem::path path, std::span<const std::byte> bytes);

@@ -196,7 +196,9 @@ Result<std::uint64_t> PrepareWork::pack(const PrepareTask& task, Memory& memory)
   const MoePlan& plan = layer.info.plan;
   const std::int64_t number = layer.slice.first_expert + task.index;
   const std::string where = fmt::format("{} expert {}", layer.info.problem.where, number);
+  layer.experts.map_pages(source_, number);
   FEWBIT_TRY(const ExpertWeights whole, read_source_expert(layer, source_, number, where));
+  layer.experts.release_copied(source_, number, whole);
   FEWBIT_TRY(const ExpertWeights cut, slice_expert(whole, layer.slice, where));
   FEWBIT_TRY(check_expert(unpadded_problem(layer), where, cut));
   FEWBIT_TRY(memory.packed.lay_out(plan));
