@@ -70,7 +70,9 @@ class Interrupted(Scratch):
         head, _, rest = text.partition("\n")
         job = json.loads(head)
         job["job"] = {key: value for key, value in job["job"].items() if "large.txt" not in key}
-        return json.dumps(job) + "\n" + rest
+        # By their numbers, experts last: threads end in any order.
+        lines = sorted(rest.splitlines(True), key=lambda line: int(line.split()[0]))
+        return json.dumps(job) + "\n" + "".join(lines)
 
     def as_finished(self, finished, journal):
         """An unfinished output with these bytes."""
