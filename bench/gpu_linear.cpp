@@ -28,7 +28,7 @@ struct Format {
 constexpr Format formats[] = {
     {"NVFP4", nvfp4_cells, 4.5},
     {"INT4-g128",
-     {.kind = CellKind::int4, .int4 = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
+     {.kind = CellKind::int4, .ints = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
      4.125},
     {"FP8-block", {.kind = CellKind::f8}, 8.002}};
 

@@ -28,7 +28,7 @@ MAY_INCLUDE = {
     "moe": CORE | {"moe"},
     "kernels": CORE | {"kernels", "layout/cuda_f4_cells.hpp", "layout/cuda_f4_pack.hpp",
                        "layout/cuda_f8_cells.hpp", "layout/cuda_f8_pack.hpp",
-                       "layout/cuda_int4_cells.hpp", "layout/cuda_int4_pack.hpp",
+                       "layout/cuda_int_cells.hpp", "layout/cuda_int_pack.hpp",
                        "moe/activation.hpp"},
     "backends": BACKENDS,
     "select": SELECT,

@@ -13,6 +13,7 @@ struct CudaF8Source {
   // [blocks of rows, blocks of k] of the matrix in which a half begins at first_row, a multiple of
   // 16; none: 1.
   const float* scales[2] = {};
+  const std::uint8_t* mx_scales[2] = {};  // of MXFP8: [rows, depth/32] e8m0
   std::int64_t first_row[2] = {};
   std::int64_t rows = 0;
   std::int64_t depth = 0;
@@ -47,6 +48,14 @@ FEWBIT_HD inline std::uint32_t cuda_f8_word(std::uint32_t codes) {
 // Whether one of four codes is NaN, which has no place among the words.
 FEWBIT_HD inline bool cuda_f8_nan(std::uint32_t codes) {
   return (((codes & 0x7F7F7F7FU) + 0x01010101U) & 0x80808080U) != 0;
+}
+
+// Byte 4 g + 2 m + h of an MXFP8 cell's scales. Past the matrix: 0.
+FEWBIT_HD inline std::uint8_t cuda_mxf8_scale(const CudaF8Source& from, std::int64_t unit,
+                                              std::int64_t cell, int index) {
+  const std::int64_t row = unit * 16 + index / 4 + index % 2 * 8;
+  if (row >= from.rows) return 0;
+  return from.mx_scales[index / 2 % 2][row * (from.depth / 32) + cell];
 }
 
 FEWBIT_HD inline float cuda_f8_scale(const CudaF8Source& from, std::int64_t unit, std::int64_t cell,

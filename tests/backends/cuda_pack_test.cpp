@@ -5,11 +5,12 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "core/float_convert.hpp"
 #include "layout/cuda_f8_cells.hpp"
-#include "layout/cuda_int4_cells.hpp"
+#include "layout/cuda_int_cells.hpp"
 #include "layout/pack.hpp"
 
 namespace fewbit::cuda {
@@ -49,6 +50,15 @@ Tensor random_scales(DType dtype, Shape shape, std::mt19937& random) {
   return owned.tensor;
 }
 
+// Powers of two between 1/64 and 1/8.
+Tensor random_exponents(Shape shape, std::mt19937& random) {
+  OwnedTensor owned = allocate_tensor(DType::f8_e8m0, std::move(shape)).value();
+  for (std::byte& b : owned.bytes) b = static_cast<std::byte>(121 + random() % 4);
+  return owned.tensor;
+}
+
+bool is_unsigned(DType weight) { return weight == DType::u4 || weight == DType::u8; }
+
 std::int64_t parts_of(std::int64_t size, std::int64_t each) {
   return each == 0 ? 1 : (size + each - 1) / each;
 }
@@ -64,7 +74,8 @@ QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
   tensor.scheme.scale->dtype = kind.scale;
   tensor.scheme.scale->granularity = kind.granularity;
   tensor.scheme.zero_points = kind.zeros;
-  tensor.scheme.zero_point = kind.weight == DType::u4 && !kind.zeros ? 8 : 0;
+  if (!kind.zeros && kind.weight == DType::u4) tensor.scheme.zero_point = 8;
+  if (!kind.zeros && kind.weight == DType::u8) tensor.scheme.zero_point = 128;
   const Shape grid = {parts_of(n, kind.granularity.rows), parts_of(k, kind.granularity.cols)};
   OwnedTensor codes = allocate_tensor(kind.weight, {n, k}).value();
   for (std::byte& b : codes.bytes) {
@@ -73,13 +84,15 @@ QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
     if (kind.weight == DType::f8_e4m3 && nan) b ^= std::byte{1};
   }
   tensor.codes = codes.tensor;
-  tensor.scales = random_scales(kind.scale, grid, random);
+  tensor.scales = kind.scale == DType::f8_e8m0 ? random_exponents(grid, random)
+                                               : random_scales(kind.scale, grid, random);
   if (kind.zeros) {
     OwnedTensor zeros =
-        allocate_tensor(kind.weight == DType::u4 ? DType::u8 : DType::i8, grid).value();
+        allocate_tensor(is_unsigned(kind.weight) ? DType::u8 : DType::i8, grid).value();
+    const int count = 1 << dtype_bits(kind.weight);
     for (std::byte& b : zeros.bytes) {
-      const int code = static_cast<int>(random() % 16);
-      b = static_cast<std::byte>(kind.weight == DType::u4 ? code : code - 8);
+      const int code = static_cast<int>(random()) & (count - 1);
+      b = static_cast<std::byte>(is_unsigned(kind.weight) ? code : code - count / 2);
     }
     tensor.zero_points = zeros.tensor;
   }
@@ -133,35 +146,52 @@ Result<Packed> pack_one(const MoeProblem& problem, const ExpertWeights& expert) 
 }
 
 // Of whole matrices [n, k], n the rows of both halves.
-template <int scale_cells, bool zeros>
-float int4_value(const MoeProblem& problem, std::span<const std::byte> bytes, Dims d,
-                 std::int64_t n, std::int64_t k, float global) {
+template <int bits, int scale_cells, bool zeros>
+float int_value(const MoeProblem& problem, std::span<const std::byte> bytes, Dims d, std::int64_t n,
+                std::int64_t k, float global) {
   const std::int64_t run = k / (32 * scale_cells);
   const Dims runs{.n = d.n, .k = parts_of(d.k, 32 * scale_cells)};
-  const auto code =
-      static_cast<int>(read_bits<4>(bytes, CudaInt4Codes<scale_cells, zeros>::place(d, n, k)));
+  const auto stored =
+      read_bits<bits>(bytes, CudaIntCodes<bits, scale_cells, zeros>::place(d, n, k));
+  const int code =
+      bits == 4 ? static_cast<int>(stored) : static_cast<std::int8_t>(static_cast<int>(stored));
   const auto scale = static_cast<std::uint16_t>(
-      read_bits<16>(bytes, CudaInt4Header<scale_cells, zeros, false>::place(runs, n, run)));
-  int zero = 8;
+      read_bits<16>(bytes, CudaIntHeader<bits, scale_cells, zeros, false>::place(runs, n, run)));
+  int zero = bits == 4 ? 8 : 0;
   if constexpr (zeros) {
-    zero = static_cast<int>(
-        read_bits<8>(bytes, CudaInt4Header<scale_cells, true, true>::place(runs, n, run)));
+    const auto byte = static_cast<int>(
+        read_bits<8>(bytes, CudaIntHeader<bits, scale_cells, true, true>::place(runs, n, run)));
+    zero = bits == 4 ? byte : static_cast<std::int8_t>(byte);
   }
   const float factor = format_of(problem).f16_scales ? f16_to_f32(scale) : bf16_to_f32(scale);
   return static_cast<float>(code - zero) * (factor * global);
 }
 
-template <int bit>
+template <class Cells, int bit>
 unsigned f8_bit(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k) {
-  return static_cast<unsigned>(read_bits<1>(bytes, CudaF8CodePlane<bit>::place(d, n, k))) << bit;
+  return static_cast<unsigned>(read_bits<1>(bytes, CudaF8CodePlane<bit, Cells>::place(d, n, k)))
+         << bit;
+}
+
+template <class Cells>
+float f8_code(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k) {
+  const auto code = [&]<int... bit>(std::integer_sequence<int, bit...> /*all*/) {
+    return (f8_bit<Cells, bit>(bytes, d, n, k) | ...);
+  }
+  (std::make_integer_sequence<int, 8>());
+  return f8_e4m3_to_f32(static_cast<std::uint8_t>(code));
+}
+
+float mxf8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k,
+                 float global) {
+  const Dims grid{.n = d.n, .k = d.k / 32};
+  const auto scale =
+      static_cast<std::uint8_t>(read_bits<8>(bytes, CudaMxF8Scales::place(grid, n, k / 32)));
+  return f8_code<CudaMxF8Cells>(bytes, d, n, k) * (f8_e8m0_to_f32(scale) * global);
 }
 
 float f8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k,
                float global) {
-  const unsigned code = f8_bit<0>(bytes, d, n, k) | f8_bit<1>(bytes, d, n, k) |
-                        f8_bit<2>(bytes, d, n, k) | f8_bit<3>(bytes, d, n, k) |
-                        f8_bit<4>(bytes, d, n, k) | f8_bit<5>(bytes, d, n, k) |
-                        f8_bit<6>(bytes, d, n, k) | f8_bit<7>(bytes, d, n, k);
   const std::int64_t rows = d.n / 2;
   const Dims grid{.n = 2 * parts_of(rows, 16), .k = parts_of(d.k, 32)};
   const std::int64_t unit = n / rows * parts_of(rows, 16) + n % rows / 16;
@@ -169,7 +199,7 @@ float f8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::in
       static_cast<std::uint32_t>(read_bits<32>(bytes, CudaF8CellScales::place(grid, unit, k / 32)));
   float scale = 0;
   std::memcpy(&scale, &bits, sizeof(scale));
-  return f8_e4m3_to_f32(static_cast<std::uint8_t>(code)) * (scale * global);
+  return f8_code<CudaF8Cells>(bytes, d, n, k) * (scale * global);
 }
 
 float packed_value(const MoeProblem& problem, const Packed& packed, int matrix, Dims d,
@@ -182,12 +212,17 @@ float packed_value(const MoeProblem& problem, const Packed& packed, int matrix, 
     const float of_row = has_row_scales(problem) ? packed.number("row_scales", row) : 1.0F;
     return f8_value(bytes, d, n, k, of_row * global);
   }
-  if (format.int4.scale_cells == 4) {
-    return format.int4.zeros ? int4_value<4, true>(problem, bytes, d, n, k, global)
-                             : int4_value<4, false>(problem, bytes, d, n, k, global);
-  }
-  return format.int4.zeros ? int4_value<1, true>(problem, bytes, d, n, k, global)
-                           : int4_value<1, false>(problem, bytes, d, n, k, global);
+  if (format.kind == CellKind::mxfp8) return mxf8_value(bytes, d, n, k, global);
+  const auto value = [&]<int bits>(std::integral_constant<int, bits> /*of a code*/) {
+    if (format.ints.scale_cells == 4) {
+      return format.ints.zeros ? int_value<bits, 4, true>(problem, bytes, d, n, k, global)
+                               : int_value<bits, 4, false>(problem, bytes, d, n, k, global);
+    }
+    return format.ints.zeros ? int_value<bits, 1, true>(problem, bytes, d, n, k, global)
+                             : int_value<bits, 1, false>(problem, bytes, d, n, k, global);
+  };
+  return format.ints.bits == 4 ? value(std::integral_constant<int, 4>())
+                               : value(std::integral_constant<int, 8>());
 }
 
 void expect_matrix(const MoeProblem& problem, const Packed& packed, const ExpertWeights& expert,
@@ -217,6 +252,11 @@ const std::vector<Kind> kinds = {
     {"FP8 in blocks with bf16 scales", DType::f8_e4m3, DType::bf16, {128, 128}, false},
     {"FP8 in rows", DType::f8_e4m3, DType::f32, {1, 0}, false},
     {"FP8 with a scale a tensor", DType::f8_e4m3, DType::f32, {0, 0}, false},
+    {"MXFP8", DType::f8_e4m3, DType::f8_e8m0, {1, 32}, false},
+    {"GPTQ INT8 in groups of 128", DType::u8, DType::f16, {1, 128}, false},
+    {"INT8 in rows", DType::i8, DType::bf16, {1, 0}, false},
+    {"INT8 in groups of 32 with zero points", DType::u8, DType::f16, {1, 32}, true},
+    {"signed INT8 in groups of 64 with zero points", DType::i8, DType::bf16, {1, 64}, true},
 };
 
 TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
@@ -255,7 +295,7 @@ TEST(CudaPack, SaysWhatItCantHold) {
                     [&random](ExpertWeights& expert) {
                       expert.up.offsets = random_bytes(DType::f16, {inner, 2}, random);
                     }),
-            "layer: offsets beside int4 codes");
+            "layer: offsets beside integer codes");
   EXPECT_EQ(message(kinds[4],
                     [](ExpertWeights& expert) {
                       OwnedTensor codes = allocate_tensor(DType::f8_e4m3, {hidden, inner}).value();

@@ -21,15 +21,20 @@ const std::vector<StreamShape> layers = {{1, 8, 128, 2048, 768},  {1, 4, 128, 28
                                          {1, 1, 1, 16, 16},       {1, 32, 512, 2048, 512}};
 
 CellFormat int4_cells(int scale_cells, bool zeros) {
-  return {.kind = CellKind::int4, .int4 = {.scale_cells = scale_cells, .zeros = zeros}};
+  return {.kind = CellKind::int4, .ints = {.scale_cells = scale_cells, .zeros = zeros}};
 }
-const std::vector<CellFormat> formats = {nvfp4_cells,          mxfp4_cells,
-                                         int4_cells(4, false), int4_cells(1, false),
-                                         int4_cells(1, true),  {.kind = CellKind::f8}};
+CellFormat int8_cells(int scale_cells, bool zeros) {
+  return {.kind = CellKind::int8, .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros}};
+}
+const std::vector<CellFormat> formats = {
+    nvfp4_cells,          mxfp4_cells,         int4_cells(4, false),
+    int4_cells(1, false), int4_cells(1, true), {.kind = CellKind::f8},
+    int8_cells(4, false), int8_cells(1, true), {.kind = CellKind::mxfp8}};
 
 // Bytes that a matrix of one unit and 128 k has, by its layout.
 static_assert(4 * nvfp4_cells.cell_bytes() == CudaF4Cells<16>::bytes({.n = 16, .k = 128}));
 static_assert(CellFormat{.kind = CellKind::f8}.cell_bytes() == CudaF8Cells::cell_bytes);
+static_assert(CellFormat{.kind = CellKind::mxfp8}.cell_bytes() == CudaMxF8Cells::cell_bytes);
 static_assert(4 * mxfp4_cells.cell_bytes() == CudaF4Cells<32>::bytes({.n = 16, .k = 128}));
 
 // Every cell of a unit belongs to exactly one of the warps that share it.
@@ -79,6 +84,12 @@ TEST(CudaStreamPlan, HoldsForEveryShapeAndNumberOfTokens) {
         shape.tokens = tokens;
         const Result<StreamPlan> plan = plan_stream(format, shape, h200);
         if (!plan && tokens * shape.top_k > 4096) continue;
+        // Whole quads of int8 leave little room for the rest: the grouped kernels run such calls.
+        if (!plan && format.kind == CellKind::int8) {
+          shape.kind = format.kind;
+          EXPECT_TRUE(plan_grouped(shape, h200));
+          continue;
+        }
         ASSERT_TRUE(plan) << plan.error().message() << " tokens " << tokens;
         SCOPED_TRACE(testing::Message() << "hidden " << shape.hidden_size << " tokens " << tokens);
         EXPECT_EQ(plan->blocks, 132);
@@ -330,7 +341,7 @@ TEST(CudaLinear, EveryUnmetNeedIsNamed) {
   EXPECT_EQ(text,
             "compute capability 9.0/compute capability 8.0; activations in bf16/f32; results in "
             "bf16, f16 or f32/f8_e4m3; n % 32 = 0/4080; ");
-  problem.weight.weight = DType::i8;
+  problem.weight.weight = DType::nf3;
   EXPECT_EQ(linear_refusals(problem, card).size(), 4U);
 }
 

@@ -17,11 +17,13 @@ inline Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> 
 }
 
 // As signed codes where it has zero points, else as GPTQ has them.
-inline QuantizedTensor int4_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
+inline QuantizedTensor int_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
   const std::int64_t n = layer.rows(matrix);
   const std::int64_t k = layer.depth(matrix);
   const std::int64_t groups = layer.groups(matrix);
-  const bool zeros = layer.format.int4.zeros;
+  const bool zeros = layer.format.ints.zeros;
+  const bool four = layer.code_bits() == 4;
+  const int middle = four ? 8 : 128;
   const DType scale = layer.format.f16_scales ? DType::f16 : DType::bf16;
   const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
     const auto begin = all.begin() + expert * size;
@@ -31,18 +33,18 @@ inline QuantizedTensor int4_matrix_of(const RandomLayer& layer, int matrix, std:
   tensor.n = n;
   tensor.k = k;
   tensor.scheme.producer = zeros ? Producer::compressed_tensors : Producer::gptq;
-  tensor.scheme.weight = zeros ? DType::i4 : DType::u4;
+  tensor.scheme.weight = four ? zeros ? DType::i4 : DType::u4 : zeros ? DType::i8 : DType::u8;
   tensor.scheme.zero_points = zeros;
-  tensor.scheme.zero_point = zeros ? 0 : 8;
+  tensor.scheme.zero_point = zeros ? 0 : middle;
   tensor.scheme.scale = ScaleSpec{};
   tensor.scheme.scale->dtype = scale;
   tensor.scheme.scale->granularity = {.rows = 1, .cols = layer.group};
-  std::vector<std::uint8_t> codes = part(layer.codes[matrix], n * k / 2);
+  std::vector<std::uint8_t> codes = part(layer.codes[matrix], n * k * layer.code_bits() / 8);
   if (zeros) {
     std::vector<std::uint8_t> zero_points = part(layer.zeros[matrix], n * groups);
-    for (std::uint8_t& zero : zero_points) zero = static_cast<std::uint8_t>(zero - 8);
+    for (std::uint8_t& zero : zero_points) zero = static_cast<std::uint8_t>(zero - middle);
     tensor.zero_points = tensor_of(DType::i8, {n, groups}, zero_points);
-    for (std::uint8_t& pair : codes) pair ^= 0x88;
+    for (std::uint8_t& code : codes) code ^= four ? 0x88 : 0x80;
   }
   tensor.codes = tensor_of(tensor.scheme.weight, {n, k}, codes);
   tensor.scales = tensor_of(scale, {n, groups}, part(layer.scales[matrix], 2 * n * groups));
@@ -93,9 +95,12 @@ inline QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int6
     return std::span(all).subspan(static_cast<std::size_t>(expert * size),
                                   static_cast<std::size_t>(size));
   };
-  if (layer.format.kind == CellKind::int4) return int4_matrix_of(layer, matrix, expert);
+  if (is_integer(layer.format.kind)) return int_matrix_of(layer, matrix, expert);
   if (layer.format.kind == CellKind::f8) return f8_matrix_of(layer, matrix, expert);
-  Tensor codes = tensor_of(DType::f4_e2m1, {n, k}, part(layer.codes[matrix], n * k / 2));
+  const bool mxfp8 = layer.format.kind == CellKind::mxfp8;
+  const DType weight = mxfp8 ? DType::f8_e4m3 : DType::f4_e2m1;
+  Tensor codes =
+      tensor_of(weight, {n, k}, part(layer.codes[matrix], n * k * layer.code_bits() / 8));
   const auto scales = part(layer.scales[matrix], n * k / layer.group);
   const float global = layer.globals[static_cast<std::size_t>(expert * 3 + matrix)];
   if (layer.format.kind == CellKind::nvfp4) {
@@ -106,8 +111,8 @@ inline QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int6
   QuantizedTensor tensor;
   tensor.n = n;
   tensor.k = k;
-  tensor.scheme.producer = Producer::mxfp4;
-  tensor.scheme.weight = DType::f4_e2m1;
+  tensor.scheme.producer = mxfp8 ? Producer::fp8 : Producer::mxfp4;
+  tensor.scheme.weight = weight;
   tensor.scheme.scale = ScaleSpec{};
   tensor.scheme.scale->dtype = DType::f8_e8m0;
   tensor.scheme.scale->granularity = {.rows = 1, .cols = 32};

@@ -26,7 +26,13 @@ struct Case {
 
 CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
   return {.kind = CellKind::int4,
-          .int4 = {.scale_cells = scale_cells, .zeros = zeros},
+          .ints = {.scale_cells = scale_cells, .zeros = zeros},
+          .f16_scales = f16};
+}
+
+CellFormat int8_cells(int scale_cells, bool zeros, bool f16) {
+  return {.kind = CellKind::int8,
+          .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros},
           .f16_scales = f16};
 }
 
@@ -52,6 +58,11 @@ const std::vector<Case> cases = {
      true},
     {"INT4 in groups of 32 with zero points, swigluoai with biases", int4_cells(1, true, true), 70,
      oai, true, false},
+    {"INT8 in rows of 128 k", int8_cells(4, false, true), 6, {}},
+    {"INT8 in groups of 32 with zero points, swigluoai with biases", int8_cells(1, true, false), 70,
+     oai, true, false},
+    {"MXFP8", {.kind = CellKind::mxfp8}, 9, {}},
+    {"MXFP8, many tokens, with a map", {.kind = CellKind::mxfp8}, 120, oai, false, true},
     {"FP8 in blocks", f8_cells(F8Scales::block), 5, {}},
     {"FP8 in blocks, many tokens, with a map", f8_cells(F8Scales::block), 130, oai, false, true},
     {"FP8 in rows with biases", f8_cells(F8Scales::row), 9, {}, true, false},
@@ -226,15 +237,17 @@ TEST_F(CudaBackendTest, GivesTheExactLayerHoweverItWasPackedAndWhereverItsArgume
 
 // Whichever way they are packed.
 TEST_F(CudaBackendTest, RefusesCodesThatAreNan) {
-  const auto blocks = std::find_if(cases.begin(), cases.end(),
-                                   [](const Case& c) { return c.format.kind == CellKind::f8; });
-  RandomLayer layer = layer_of(*blocks);
-  layer.codes[2][layer.codes[2].size() - 3] = 0xFF;
-  const MoeWeights weights = weights_of(layer);
-  const MoeProblem problem = problem_of(*blocks, weights);
-  for (const Result<MoeLayer>& made : {prepare(problem, weights), open(problem, weights)}) {
-    ASSERT_FALSE(made);
-    EXPECT_NE(made.error().message().find("NaN"), std::string::npos) << made.error().message();
+  for (const CellKind kind : {CellKind::f8, CellKind::mxfp8}) {
+    const auto found = std::find_if(cases.begin(), cases.end(),
+                                    [&](const Case& c) { return c.format.kind == kind; });
+    RandomLayer layer = layer_of(*found);
+    layer.codes[2][layer.codes[2].size() - 3] = 0xFF;
+    const MoeWeights weights = weights_of(layer);
+    const MoeProblem problem = problem_of(*found, weights);
+    for (const Result<MoeLayer>& made : {prepare(problem, weights), open(problem, weights)}) {
+      ASSERT_FALSE(made);
+      EXPECT_NE(made.error().message().find("NaN"), std::string::npos) << made.error().message();
+    }
   }
 }
 

@@ -112,7 +112,8 @@ void expect_exact(const DenseCase& c, const Dense& dense, const std::vector<floa
 TEST_F(CudaLinearTest, EveryFormatShapeAndNumberOfTokensWithinTheBound) {
   int results = 0;
   for (const CellFormat& format : all_formats()) {
-    for (const Dims size : {Dims{64, 64}, Dims{96, 160}, Dims{288, 320}, Dims{320, 192}, Dims{32, 448}}) {
+    for (const Dims size :
+         {Dims{64, 64}, Dims{96, 160}, Dims{288, 320}, Dims{320, 192}, Dims{32, 448}}) {
       const DType out = std::array{DType::bf16, DType::f16, DType::f32}[results++ % 3];
       const DenseCase c{format, size, out};
       const Dense dense = dense_of(c, 2000, 5 + static_cast<std::uint64_t>(size.k));
@@ -130,10 +131,11 @@ TEST_F(CudaLinearTest, EveryFormatShapeAndNumberOfTokensWithinTheBound) {
   }
 }
 
-// NVFP4 and int4 take rows and k that are no multiple of 32; only the streaming kernel runs them.
+// NVFP4 and integers take rows and k that are no multiple of 32; only the streaming kernel runs
+// them.
 TEST_F(CudaLinearTest, SizesThatAreNoMultipleOf32) {
   for (const CellFormat& format : all_formats()) {
-    if (format.kind == CellKind::mxfp4 || format.kind == CellKind::f8) continue;
+    if (format.kind != CellKind::nvfp4 && !is_integer(format.kind)) continue;
     const DenseCase c{format, {80, 112}, DType::f32};
     const Dense dense = dense_of(c, 100, 3);
     const Result<LinearLayer> linear = prepare(c, dense, 100);
@@ -171,7 +173,8 @@ TEST_F(CudaLinearTest, LargeLayers) {
 
 // By stream and by graph, again and again, in scratch that begins as NaN: the same bits.
 TEST_F(CudaLinearTest, ACallOnTheCardGivesTheSameBitsEveryTime) {
-  for (const CellFormat& format : {all_formats()[0], all_formats()[2], all_formats()[6]}) {
+  for (const CellFormat& format :
+       {all_formats()[0], all_formats()[2], all_formats()[6], all_formats()[9]}) {
     for (const std::int64_t tokens : {6, 1500}) {
       SCOPED_TRACE(testing::Message() << name_of(format) << " tokens " << tokens);
       const DenseCase c{format, {384, 512}, DType::f32};

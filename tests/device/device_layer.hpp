@@ -87,6 +87,12 @@ inline Result<void> pack_f8_matrix(const CellFormat& format, const StreamShape& 
     first.first_row[h] = from.first;
     args.codes_stride = host.same_for_all ? 0 : from.of_expert * first.depth;
     args.scales_stride = host.same_for_all ? 0 : blocks;
+    if (format.kind == CellKind::mxfp8) {
+      args.scales_stride = args.codes_stride / 32;
+      first.mx_scales[h] =
+          parts.scales[from.matrix].as<std::uint8_t>() + from.first * (first.depth / 32);
+      continue;
+    }
     if (format.f8 == F8Scales::block) first.scales[h] = parts.f8_scales[from.matrix].as<float>();
   }
   return device::check(launch_pack_f8(args, stream.handle()), "packing weights");
@@ -95,18 +101,20 @@ inline Result<void> pack_f8_matrix(const CellFormat& format, const StreamShape& 
 inline Result<void> pack_matrix(const CellFormat& format, const StreamShape& shape,
                                 const HostExperts& host, const DeviceParts& parts, int matrix,
                                 std::uint8_t* to, const device::Stream& stream) {
-  if (format.kind == CellKind::f8) {
+  if (format.kind == CellKind::f8 || format.kind == CellKind::mxfp8) {
     return pack_f8_matrix(format, shape, host, parts, matrix, to, stream);
   }
-  const bool int4 = format.kind == CellKind::int4;
+  const bool integers = is_integer(format.kind);
   const Dims half = matrix == 0 ? Dims{.n = shape.rows1(), .k = shape.hidden_size}
                                 : Dims{.n = shape.hidden_size / 2, .k = shape.intermediate_size};
   PackF4Args f4;
-  PackInt4Args words;
-  CudaInt4Source& first = words.first;
+  PackIntArgs words;
+  CudaIntSource& first = words.first;
   first.rows = half.n;
   first.depth = half.k;
   first.group = host.group;
+  first.bits = integers ? format.ints.bits : 4;
+  if (format.kind == CellKind::int8) first.flipped_bit = 128;
   f4.count = words.count = static_cast<int>(shape.experts);
   f4.rows = static_cast<int>(half.n);
   f4.depth = static_cast<int>(half.k);
@@ -115,19 +123,19 @@ inline Result<void> pack_matrix(const CellFormat& format, const StreamShape& sha
   for (int h = 0; h < 2; ++h) {
     const SourceRows from = source_rows(shape, matrix, h, half.n);
     const std::int64_t stride = host.same_for_all ? 0 : from.of_expert;
-    f4.codes[h] = parts.codes[from.matrix].as<std::uint8_t>() + from.first * (half.k / 2);
+    f4.codes[h] = parts.codes[from.matrix].as<std::uint8_t>() + from.first * first.row_bytes();
     first.codes[h] = f4.codes[h];
-    f4.codes_stride = words.codes_stride = stride * (half.k / 2);
+    f4.codes_stride = words.codes_stride = stride * first.row_bytes();
     f4.scales_stride = words.scales_stride = stride * groups;
-    if (int4) {
+    if (integers) {
       first.scales[h] = parts.scales[from.matrix].as<std::uint16_t>() + from.first * groups;
       first.zeros[h] = parts.zeros[from.matrix].as<std::uint8_t>() + from.first * groups;
     } else {
       f4.scales[h] = parts.scales[from.matrix].as<std::uint8_t>() + from.first * groups;
     }
   }
-  return device::check(int4 ? launch_pack_int4(format.int4, words, stream.handle())
-                            : launch_pack_f4(format, f4, stream.handle()),
+  return device::check(integers ? launch_pack_int(format.ints, words, stream.handle())
+                                : launch_pack_f4(format, f4, stream.handle()),
                        "packing weights");
 }
 
@@ -164,7 +172,11 @@ inline Result<DeviceWeights> prepare_weights(CellFormat format, const StreamShap
       FEWBIT_TRY(parts.f8_scales[m], upload(host.f8_scales[m], stream));
     }
     if (host.zeros == nullptr) continue;
-    FEWBIT_TRY(parts.zeros[m], upload(host.zeros[m], stream));
+    std::vector<std::uint8_t> zeros = host.zeros[m];
+    if (format.kind == CellKind::int8) {
+      for (std::uint8_t& zero : zeros) zero ^= 128;
+    }
+    FEWBIT_TRY(parts.zeros[m], upload(zeros, stream));
   }
   const auto bytes = [&](Dims half) {
     return static_cast<std::uint64_t>(shape.experts * packed_bytes(format, half));

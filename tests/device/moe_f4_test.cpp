@@ -33,29 +33,33 @@ void check(const Case& c, StreamCard card) {
 }
 
 // Gate and up of all experts.
+template <class Cells>
 std::vector<std::uint8_t> host_f8_cells(const RandomLayer& layer) {
   const Dims half{.n = layer.rows(0), .k = layer.depth(0)};
-  std::vector<std::uint8_t> out(
-      static_cast<std::size_t>(layer.shape.experts * CudaF8Cells::bytes(half)));
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(layer.shape.experts * Cells::bytes(half)));
   std::uint8_t* to = out.data();
   for (std::int64_t e = 0; e < layer.shape.experts; ++e) {
     CudaF8Source from{.rows = half.n, .depth = half.k};
     for (int m = 0; m < 2; ++m) {
       from.codes[m] = layer.codes[m].data() + e * half.n * half.k;
+      from.mx_scales[m] = layer.scales[m].data() + e * half.n * (half.k / 32);
       from.scales[m] =
           layer.f8_scales[m].data() + e * ((half.n + 127) / 128) * ((half.k + 127) / 128);
     }
-    for (std::int64_t unit = 0; unit < CudaF8Cells::units(half); ++unit) {
-      for (std::int64_t cell = 0; cell < CudaF8Cells::cells(half); ++cell) {
+    for (std::int64_t unit = 0; unit < Cells::units(half); ++unit) {
+      for (std::int64_t cell = 0; cell < Cells::cells(half); ++cell) {
         for (int word = 0; word < 256; ++word) {
           const std::uint32_t bits = cuda_f8_word(cuda_f8_codes(from, unit, cell, word));
           std::memcpy(to + 4 * word, &bits, sizeof(bits));
         }
-        for (int h = 0; h < 2; ++h) {
+        for (int i = 0; i < 32 && std::is_same_v<Cells, CudaMxF8Cells>; ++i) {
+          to[1024 + i] = cuda_mxf8_scale(from, unit, cell, i);
+        }
+        for (int h = 0; h < 2 && std::is_same_v<Cells, CudaF8Cells>; ++h) {
           const float scale = cuda_f8_scale(from, unit, cell, h);
           std::memcpy(to + 1024 + 4 * h, &scale, sizeof(scale));
         }
-        to += CudaF8Cells::cell_bytes;
+        to += Cells::cell_bytes;
       }
     }
   }
@@ -63,34 +67,39 @@ std::vector<std::uint8_t> host_f8_cells(const RandomLayer& layer) {
 }
 
 // Gate and up of all experts.
-std::vector<std::uint8_t> host_int4_cells(const RandomLayer& layer) {
-  const CudaInt4Form& form = layer.format.int4;
+std::vector<std::uint8_t> host_int_cells(const RandomLayer& layer) {
+  const CudaIntForm& form = layer.format.ints;
   const Dims half{.n = layer.rows(0), .k = layer.depth(0)};
-  const std::int64_t cells = 4 * CudaInt4Form::quads(half);
+  const std::int64_t cells = 4 * CudaIntForm::quads(half);
   std::vector<std::uint8_t> out(static_cast<std::size_t>(layer.shape.experts * form.bytes(half)));
+  std::vector<std::uint8_t> zeros[2] = {layer.zeros[0], layer.zeros[1]};
+  for (auto& of_half : zeros) {
+    for (std::uint8_t& zero : of_half) zero ^= form.bits == 8 ? 128 : 0;
+  }
   std::uint8_t* to = out.data();
   for (std::int64_t e = 0; e < layer.shape.experts; ++e) {
-    CudaInt4Source from{.rows = half.n, .depth = half.k, .group = layer.group};
+    CudaIntSource from{.rows = half.n, .depth = half.k, .group = layer.group, .bits = form.bits};
+    if (form.bits == 8) from.flipped_bit = 128;
     const std::int64_t groups = e * half.n * from.groups();
     for (int m = 0; m < 2; ++m) {
-      from.codes[m] = layer.codes[m].data() + e * half.n * (half.k / 2);
+      from.codes[m] = layer.codes[m].data() + e * half.n * from.row_bytes();
       from.scales[m] = reinterpret_cast<const std::uint16_t*>(layer.scales[m].data()) + groups;
-      from.zeros[m] = layer.zeros[m].data() + groups;
+      from.zeros[m] = zeros[m].data() + groups;
     }
-    for (std::int64_t unit = 0; unit < CudaInt4Form::units(half); ++unit) {
+    for (std::int64_t unit = 0; unit < CudaIntForm::units(half); ++unit) {
       for (std::int64_t cell = 0; cell < cells; ++cell) {
-        for (int word = 0; word < 128; ++word) {
-          const std::uint32_t bits = cuda_int4_word(from, unit, cell, word);
+        for (int word = 0; word < form.cell_bytes() / 4; ++word) {
+          const std::uint32_t bits = cuda_int_word(from, unit, cell, word);
           std::memcpy(to + form.codes_at(cell) + 4 * word, &bits, sizeof(bits));
         }
         for (int i = 0; i < 32; ++i) {
           std::uint8_t* header = to + form.header_at(cell);
           const std::int64_t first = cell / form.scale_cells * form.scale_cells;
           const auto scale =
-              cuda_int4_of_header(from, from.scales, unit, first, i, std::uint16_t{0});
+              cuda_int_of_header(from, from.scales, unit, first, i, std::uint16_t{0});
           std::memcpy(header + 2 * i, &scale, sizeof(scale));
           if (!form.zeros) continue;
-          header[64 + i] = cuda_int4_of_header(from, from.zeros, unit, first, i, std::uint8_t{8});
+          header[64 + i] = cuda_int_of_header(from, from.zeros, unit, first, i, from.past_zero());
         }
       }
       to += cells / 4 * form.quad_bytes();
@@ -115,20 +124,20 @@ TEST_F(MoeF4Test, SmallAndOddShapes) {
 TEST_F(MoeF4Test, SizesThatAreNoMultipleOf32) {
   for (const StreamShape& s : {StreamShape{5, 2, 3, 48, 16}, StreamShape{12, 2, 4, 80, 112}}) {
     for (const CellFormat& format : all_formats()) {
-      if (format.kind == CellKind::nvfp4 || format.kind == CellKind::int4) {
+      if (format.kind == CellKind::nvfp4 || is_integer(format.kind)) {
         check({format, s, {}}, card_);
       }
     }
   }
 }
 
-// Of int4: whole rows, groups of several cells, and groups that the last k don't fill.
+// Of integers: whole rows, groups of several cells, and groups that the last k don't fill.
 TEST_F(MoeF4Test, GroupsOfEverySize) {
   for (const std::int64_t group : {0, 32, 64, 96, 128, 256}) {
     for (const CellFormat& all : all_formats()) {
-      if (all.kind != CellKind::int4) continue;
+      if (!is_integer(all.kind)) continue;
       CellFormat format = all;
-      format.int4.scale_cells = group % 128 == 0 ? 4 : 1;
+      format.ints.scale_cells = group % 128 == 0 ? 4 : 1;
       for (const std::int64_t tokens : {3, 20}) {
         const RandomLayer layer = random_layer(format, {tokens, 2, 4, 400, 272},
                                                static_cast<std::uint64_t>(group), group);
@@ -366,11 +375,12 @@ TEST_F(MoeF4Test, DevicePackingGivesTheBytesOfTheClosedForm) {
 }
 
 // Against the words of the host, which the layouts' tests hold to the closed form.
-TEST_F(MoeF4Test, DevicePackingOfInt4AndFp8GivesTheBytesOfTheHost) {
+TEST_F(MoeF4Test, DevicePackingOfIntegersAndFp8GivesTheBytesOfTheHost) {
   for (const CellFormat& format : all_formats()) {
     const bool f8 = format.kind == CellKind::f8 && format.f8 == F8Scales::block;
-    if (format.kind != CellKind::int4 && !f8) continue;
-    const RandomLayer layer = random_layer(format, {1, 1, 3, 176, 200}, 9);
+    const bool mx = format.kind == CellKind::mxfp8;
+    if (!is_integer(format.kind) && !f8 && !mx) continue;
+    const RandomLayer layer = random_layer(format, {1, 1, 3, mx ? 192 : 176, 200}, 9);
     Result<device::Stream> stream = device::Stream::create();
     ASSERT_OK(stream);
     const Result<DeviceWeights> weights =
@@ -380,7 +390,9 @@ TEST_F(MoeF4Test, DevicePackingOfInt4AndFp8GivesTheBytesOfTheHost) {
     ASSERT_OK(device::copy_to_host(std::as_writable_bytes(std::span(packed)), weights->w13.data(),
                                    *stream));
     ASSERT_OK(stream->synchronize());
-    EXPECT_EQ(packed, f8 ? host_f8_cells(layer) : host_int4_cells(layer));
+    EXPECT_EQ(packed, mx   ? host_f8_cells<CudaMxF8Cells>(layer)
+                      : f8 ? host_f8_cells<CudaF8Cells>(layer)
+                           : host_int_cells(layer));
   }
 }
 

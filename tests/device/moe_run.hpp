@@ -47,25 +47,35 @@ inline HostExperts host_experts(const RandomLayer& layer) {
 
 // Weights of every kind that the kernels tell apart.
 inline const std::vector<CellFormat>& all_formats() {
-  const auto int4 = [](int scale_cells, bool zeros, bool f16) {
-    return CellFormat{.kind = CellKind::int4,
-                      .int4 = {.scale_cells = scale_cells, .zeros = zeros},
+  const auto integers = [](int bits, int scale_cells, bool zeros, bool f16) {
+    return CellFormat{.kind = bits == 4 ? CellKind::int4 : CellKind::int8,
+                      .ints = {.bits = bits, .scale_cells = scale_cells, .zeros = zeros},
                       .f16_scales = f16};
   };
   const auto f8 = [](F8Scales scales) { return CellFormat{.kind = CellKind::f8, .f8 = scales}; };
-  static const std::vector<CellFormat> formats = {
-      nvfp4_cells,           mxfp4_cells,          int4(4, false, true),
-      int4(1, false, false), int4(4, true, false), int4(1, true, true),
-      f8(F8Scales::block),   f8(F8Scales::row),    f8(F8Scales::tensor)};
+  static const std::vector<CellFormat> formats = {nvfp4_cells,
+                                                  mxfp4_cells,
+                                                  integers(4, 4, false, true),
+                                                  integers(4, 1, false, false),
+                                                  integers(4, 4, true, false),
+                                                  integers(4, 1, true, true),
+                                                  f8(F8Scales::block),
+                                                  f8(F8Scales::row),
+                                                  f8(F8Scales::tensor),
+                                                  {.kind = CellKind::mxfp8},
+                                                  integers(8, 4, false, true),
+                                                  integers(8, 1, true, false)};
   return formats;
 }
 inline std::string name_of(const CellFormat& format) {
   if (format.kind == CellKind::f8) {
     return format.f8 == F8Scales::block ? "f8 block" : format.f8 == F8Scales::row ? "f8 row" : "f8";
   }
-  if (format.kind != CellKind::int4) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
-  return "int4 scale_cells " + std::to_string(format.int4.scale_cells) +
-         (format.int4.zeros ? " zeros" : "") + (format.f16_scales ? " f16" : " bf16");
+  if (format.kind == CellKind::mxfp8) return "mxfp8";
+  if (!is_integer(format.kind)) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
+  return "int" + std::to_string(format.ints.bits) + " scale_cells " +
+         std::to_string(format.ints.scale_cells) + (format.ints.zeros ? " zeros" : "") +
+         (format.f16_scales ? " f16" : " bf16");
 }
 
 inline Result<Outcome> run(const RandomLayer& layer, const StreamPlan& plan, int repeats = 1) {

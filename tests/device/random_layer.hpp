@@ -23,7 +23,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
 
 // k that share a scale, where nothing else is asked for.
 inline std::int64_t usual_group(const CellFormat& format) {
-  if (format.kind == CellKind::int4) return format.int4.scale_cells == 4 ? 128 : 32;
+  if (is_integer(format.kind)) return format.ints.scale_cells == 4 ? 128 : 32;
   if (format.kind == CellKind::f8) return 128;
   return format.kind == CellKind::nvfp4 ? 16 : 32;
 }
@@ -31,8 +31,9 @@ inline std::int64_t usual_group(const CellFormat& format) {
 struct RandomLayer {
   CellFormat format = nvfp4_cells;
   StreamShape shape;
-  std::int64_t group = 16;              // 0: a row
-  std::vector<std::uint8_t> codes[3];   // gate, up, down: [experts, n, k/2], of f8 [experts, n, k]
+  std::int64_t group = 16;  // 0: a row
+  // gate, up, down: [experts, n, k], two a byte or one; int8 is unsigned
+  std::vector<std::uint8_t> codes[3];
   std::vector<std::uint8_t> scales[3];  // [experts, n, groups] of one or two bytes
   std::vector<std::uint8_t> zeros[3];   // [experts, n, groups] or none
   // Of f8: [experts, blocks of n, blocks of k], or [experts, n], or none.
@@ -45,6 +46,11 @@ struct RandomLayer {
   std::vector<float> biases[3];          // [experts, n] or none
   std::vector<std::int32_t> expert_map;  // or none
 
+  int code_bits() const {
+    const bool eight = format.kind == CellKind::f8 || format.kind == CellKind::mxfp8 ||
+                       format.kind == CellKind::int8;
+    return eight ? 8 : 4;
+  }
   // The expert of a route, or -1.
   std::int64_t expert_of(std::size_t route) const {
     std::int64_t id = ids[route];
@@ -70,15 +76,19 @@ struct RandomLayer {
   double scale_value(int matrix, std::int64_t i) const {
     const auto at = static_cast<std::size_t>(i);
     if (format.kind == CellKind::nvfp4) return f8_e4m3_to_f32(scales[matrix][at]);
-    if (format.kind == CellKind::mxfp4) return f8_e8m0_to_f32(scales[matrix][at]);
+    if (format.kind == CellKind::mxfp4 || format.kind == CellKind::mxfp8) {
+      return f8_e8m0_to_f32(scales[matrix][at]);
+    }
     std::uint16_t bits = 0;
     std::memcpy(&bits, scales[matrix].data() + 2 * at, sizeof(bits));
     return format.f16_scales ? f16_to_f32(bits) : bf16_to_f32(bits);
   }
   // Of a code in group i.
   double code_value(int matrix, std::int64_t i, std::uint8_t code) const {
-    if (format.kind != CellKind::int4) return f4_e2m1_to_f32(code);
-    return code - (zeros[matrix].empty() ? 8 : zeros[matrix][static_cast<std::size_t>(i)]);
+    if (format.kind == CellKind::mxfp8) return f8_e4m3_to_f32(code);
+    if (!is_integer(format.kind)) return f4_e2m1_to_f32(code);
+    const int middle = code_bits() == 4 ? 8 : 128;
+    return code - (zeros[matrix].empty() ? middle : zeros[matrix][static_cast<std::size_t>(i)]);
   }
   double f8_scale(int matrix, std::int64_t expert, std::int64_t n, std::int64_t block) const {
     std::int64_t i = 0;
@@ -116,18 +126,25 @@ struct RandomLayer {
   Dot dot(int matrix, std::int64_t expert, std::int64_t n, const std::vector<double>& right) const {
     if (format.kind == CellKind::f8) return dot_f8(matrix, expert, n, right);
     const std::int64_t row = expert * rows(matrix) + n;
-    const std::uint8_t* code = codes[matrix].data() + row * (depth(matrix) / 2);
+    const std::uint8_t* code = codes[matrix].data() + row * (depth(matrix) * code_bits() / 8);
     const double global = double{globals[static_cast<std::size_t>(expert * 3 + matrix)]};
     const std::int64_t size_of_group = group == 0 ? depth(matrix) : group;
     Dot dot;
     for (std::int64_t g = 0; g < groups(matrix); ++g) {
       const std::int64_t i = row * groups(matrix) + g;
-      double value[16];
-      for (std::uint8_t c = 0; c < 16; ++c) value[c] = code_value(matrix, i, c);
+      double value[256];
+      for (int c = 0; c < 1 << code_bits(); ++c) {
+        value[c] = code_value(matrix, i, static_cast<std::uint8_t>(c));
+      }
       double sum = 0;
       double size = 0;
       const std::int64_t end = std::min((g + 1) * size_of_group, depth(matrix));
-      for (std::int64_t k = g * size_of_group; k < end; k += 2) {
+      for (std::int64_t k = g * size_of_group; code_bits() == 8 && k < end; ++k) {
+        const double product = value[code[k]] * right[static_cast<std::size_t>(k)];
+        sum += product;
+        size += std::abs(product);
+      }
+      for (std::int64_t k = g * size_of_group; code_bits() == 4 && k < end; k += 2) {
         const std::uint8_t byte = code[k / 2];
         const double low = value[byte & 15] * right[static_cast<std::size_t>(k)];
         const double high = value[byte >> 4] * right[static_cast<std::size_t>(k + 1)];
@@ -189,19 +206,20 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
     }
     const std::int64_t rows = shape.experts * layer.rows(m);
     const auto grid = static_cast<std::size_t>(rows * layer.groups(m));
-    layer.codes[m].resize(static_cast<std::size_t>(rows * layer.depth(m)) / 2);
-    layer.scales[m].resize(format.kind == CellKind::int4 ? 2 * grid : grid);
+    layer.codes[m].resize(static_cast<std::size_t>(rows * layer.depth(m) * layer.code_bits() / 8));
+    layer.scales[m].resize(is_integer(format.kind) ? 2 * grid : grid);
     for (std::size_t i = 0; i < layer.codes[m].size(); i += 8) {
       const std::uint64_t r = next_random(seed);
       std::memcpy(layer.codes[m].data() + i, &r,
                   std::min<std::size_t>(8, layer.codes[m].size() - i));
     }
-    if (format.kind == CellKind::int4) {
+    if (is_integer(format.kind)) {
+      const unsigned mask = (1U << layer.code_bits()) - 1U;
       for (std::size_t i = 0; i < grid; ++i) {
         const std::uint64_t r = next_random(seed);
         const std::uint16_t scale = random_scale(format, r);
         std::memcpy(layer.scales[m].data() + 2 * i, &scale, sizeof(scale));
-        if (format.int4.zeros) layer.zeros[m].push_back(static_cast<std::uint8_t>(r >> 50 & 15));
+        if (format.ints.zeros) layer.zeros[m].push_back(static_cast<std::uint8_t>(r >> 50 & mask));
       }
       continue;
     }
@@ -216,14 +234,21 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
         s = static_cast<std::uint8_t>(r >> 32 & 15 ? 124 + r % 5 : 100 + r % 30);
       }
     }
+    if (format.kind != CellKind::mxfp8) continue;
+    // Codes up to 448 at the scales of those up to 6; no NaN.
+    for (std::uint8_t& s : layer.scales[m]) s = static_cast<std::uint8_t>(s - 6);
+    for (std::uint8_t& code : layer.codes[m]) {
+      if ((code & 0x7F) == 0x7F) code ^= 1;
+    }
   }
   for (std::int64_t e = 0; e < shape.experts * 3; ++e) {
     const float part = static_cast<float>(next_random(seed) % 1000) / 1000;
-    layer.globals.push_back(format.kind == CellKind::nvfp4   ? 0.004F + 0.01F * part
-                            : format.kind == CellKind::mxfp4 ? 0.03125F
-                            : format.kind == CellKind::f8 && format.f8 == F8Scales::tensor
-                                ? 0.0001F + 0.001F * part
-                                : 0.5F + part);
+    layer.globals.push_back(
+        format.kind == CellKind::nvfp4                                     ? 0.004F + 0.01F * part
+        : format.kind == CellKind::mxfp4 || format.kind == CellKind::mxfp8 ? 0.03125F
+        : format.kind == CellKind::int8                                    ? 0.03F + 0.06F * part
+        : format.kind == CellKind::f8 && format.f8 == F8Scales::tensor     ? 0.0001F + 0.001F * part
+                                                                           : 0.5F + part);
   }
   for (std::int64_t i = 0; i < shape.tokens * shape.hidden_size; ++i) {
     const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;

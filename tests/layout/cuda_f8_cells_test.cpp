@@ -13,7 +13,8 @@ namespace fewbit {
 namespace {
 
 using CudaF8Layouts =
-    ::testing::Types<CudaF8CodePlane<0>, CudaF8CodePlane<5>, CudaF8CodePlane<7>, CudaF8CellScales>;
+    ::testing::Types<CudaF8CodePlane<0>, CudaF8CodePlane<5>, CudaF8CodePlane<7>, CudaF8CellScales,
+                     CudaF8CodePlane<3, CudaMxF8Cells>, CudaMxF8Scales>;
 INSTANTIATE_TYPED_TEST_SUITE_P(CudaF8Cells, LayoutTest, CudaF8Layouts);
 
 static_assert(CudaF8CodePlane<7>::place({.n = 32, .k = 32}, 0, 0) == Place{.byte = 1, .bit = 7});
@@ -99,6 +100,35 @@ TEST(CudaF8Cells, PackingGivesTheBytesOfTheClosedForm) {
         float scale = 0;
         std::memcpy(&scale, at + 1024 + 4 * h, sizeof(scale));
         ASSERT_EQ(cuda_f8_scale(from, unit, cell, h), scale);
+      }
+    }
+  }
+}
+
+// MXFP8: a byte a row and cell.
+TEST(CudaF8Cells, ScalesOfMxfp8AreThoseOfTheClosedForm) {
+  constexpr std::int64_t rows = 24;
+  constexpr std::int64_t depth = 96;
+  std::vector<std::uint8_t> scales(2 * rows * (depth / 32));
+  std::mt19937 random(4);
+  for (auto& scale : scales) scale = static_cast<std::uint8_t>(random());
+  const CudaF8Source from{.mx_scales = {scales.data(), scales.data() + scales.size() / 2},
+                          .rows = rows,
+                          .depth = depth};
+  const Dims d{.n = 2 * rows, .k = depth / 32};
+  std::vector<std::byte> expected(static_cast<std::size_t>(CudaMxF8Scales::bytes(d)));
+  pack<CudaMxF8Scales>(
+      d,
+      [&](std::int64_t n, std::int64_t cell) {
+        return scales[static_cast<std::size_t>(n * d.k + cell)];
+      },
+      expected);
+  const std::byte* at = expected.data();
+  for (std::int64_t unit = 0; unit < CudaMxF8Cells::units({.n = rows, .k = depth}); ++unit) {
+    for (std::int64_t cell = 0; cell < d.k; ++cell, at += CudaMxF8Cells::cell_bytes) {
+      for (int i = 0; i < 32; ++i) {
+        ASSERT_EQ(cuda_mxf8_scale(from, unit, cell, i),
+                  std::to_integer<std::uint8_t>(at[1024 + i]));
       }
     }
   }

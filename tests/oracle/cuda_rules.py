@@ -7,9 +7,9 @@ both k in whole cells of 32, two tiles of sums of 1 KiB for each of 16 warps whe
 for each warp two slots of a cell (512 bytes of codes, and the scales of 16 rows of gate and of up)
 or, before that, a count of two bytes for each expert. 4 KiB stay free.
 
-Of int4 a slot is four cells, whose 32 rows have 16-bit scales, and a byte of zero point where there
+Of integers a slot is four cells, whose 32 rows have 16-bit scales, and a byte of zero point where there
 are any, for all 128 k or for every 32; k are filled up to 128. Of FP8 a cell is 1024 bytes of codes
-and 16 of scales. Where sharing warps leave no room for these they share no rows.
+and 16 of scales, of MXFP8 32. Where sharing warps leave no room for these they share no rows.
 """
 from needs import FP8
 
@@ -22,21 +22,23 @@ def up(size, multiple):
     return -(-size // multiple) * multiple
 
 
-def is_int4(x):
-    """Of what own_cuda lets through: Q4_0 is the one kind of blocks among it."""
-    return x.integer or x.key == "gguf" and x.blocks == "q4_0"
+def int_bits(x):
+    """Of what own_cuda lets through: Q4_0 and Q8_0 are the kinds of blocks among it. 0: no integers."""
+    if x.integer:
+        return 8 if x.key == "int8" else 4
+    return {"q4_0": 4, "q8_0": 8}.get(x.blocks, 0) if x.key == "gguf" else 0
 
 
 def bytes_needed(x, tokens, sums):
     routes = tokens * x.top_k
     items = min(routes, x.experts + routes // 8)
-    whole = 128 if is_int4(x) else 32
+    whole = 128 if int_bits(x) else 32
     cells = up(max(x.hidden, x.inter), whole) // 32
-    if is_int4(x):
+    if int_bits(x):
         headers = 1 if x.group % 128 == 0 else 4
-        cell = 4 * 512 + headers * 32 * (3 if x.zeros else 2)
-    elif x.key in FP8:
-        cell = 1024 + 16
+        cell = 4 * 128 * int_bits(x) + headers * 32 * (3 if x.zeros else 2)
+    elif x.key in FP8 + ("mxfp8",):
+        cell = 1024 + (16 if x.key in FP8 else 32)
     else:
         cell = 512 + 2 * 16 * (32 // x.group)
     parts = [16 * items, 8 * routes, 12 * x.experts, 512 * cells, 2 * WARPS * 1024 * sums]
@@ -55,6 +57,6 @@ def verdict(x, tokens):
     if all(fits):
         return "fits"
     if any(fits):
-        return "fits" if is_int4(x) or x.key in FP8 else None
+        return "fits" if int_bits(x) or x.key in FP8 + ("mxfp8",) else None
     return (f"hidden_size {x.hidden} and intermediate_size {x.inter} need more than the shared "
             f"memory of one thread block, {available} bytes")

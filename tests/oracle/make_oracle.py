@@ -199,8 +199,8 @@ def cuda_table():
     for words, scheme in models():
         for device in CARDS:
             layer = Layer(words, scheme, device, (1, 1, "none"))
-            int4 = layer.integer and layer.key != "int8" and layer.group % 32 == 0
-            if not int4 and layer.key not in ("nvfp4", "mxfp4") + FP8:
+            integers = layer.integer and layer.group % 32 == 0
+            if not integers and layer.key not in ("nvfp4", "mxfp4", "mxfp8") + FP8:
                 continue
             for tokens in (1, 16, 256, 1024):
                 text = verdict(layer, tokens)

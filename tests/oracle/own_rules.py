@@ -4,9 +4,9 @@
 The kernels of a level run on CPUs of that level and, on x86, above. They take 16 and 32-bit
 weights of any size and NF3 (but for those with tiles, amx), 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
-backend runs on cards of compute capability 9.0, with biases: NVFP4 and MXFP4 in whole groups, int4
-in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a scale for
-blocks of 128x128, a row or the tensor.
+backend runs on cards of compute capability 9.0, with biases: NVFP4, MXFP4 and MXFP8 in whole groups,
+int4 and int8 in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a
+scale for blocks of 128x128, a row or the tensor.
 """
 import copy
 import math
@@ -69,22 +69,22 @@ def own_cpu(level, x):
 
 def own_cuda(x):
     need = Needs(x).cuda((90, 90))
-    # Q4_0's codes and scales apart are int4 in groups of 32.
-    int4 = x.integer and x.key != "int8" or x.key == "gguf" and x.blocks == "q4_0"
-    if int4 and (x.group % 32 or x.ordered and x.group):
+    # Codes and scales of Q4_0 and Q8_0 apart are int4 and int8 in groups of 32.
+    integers = x.integer or x.key == "gguf" and x.blocks in ("q4_0", "q8_0")
+    if integers and (x.group % 32 or x.ordered and x.group):
         for which in ("gate and up", "down"):
             if x.group % 32:
                 need.add("weight", f"{which} in groups of a multiple of 32", x.group)
             if x.ordered and x.group:
                 need.add("weight", f"{which} without act-order in groups", "act-order")
         return need
-    if not int4 and x.key not in ("nvfp4", "mxfp4") + FP8:
+    if not integers and x.key not in ("nvfp4", "mxfp4", "mxfp8") + FP8:
         for which in ("gate and up", "down"):
             need.add("weight", f"{which} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
-                     "a group of 32, in int4 with scales, or in e4m3 with f32, bf16 or f16 scales a "
-                     "block of 128x128, a row or the tensor", scheme_words(x, x.name.split("/")[1]))
+                     "a group of 32, in int4 or int8 with scales, or in e4m3 with an e8m0 scale a group "
+                     "of 32 or f32, bf16 or f16 scales a block of 128x128, a row or the tensor", scheme_words(x, x.name.split("/")[1]))
         return need
-    whole = 16 if int4 else x.group or 32
+    whole = 16 if integers else x.group or 32
     need.both(whole)
     if x.sm == 90 and not (x.inter % whole or x.hidden % whole):
         fits = verdict(x, 1)

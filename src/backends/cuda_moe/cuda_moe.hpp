@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MoE layers of f4_e2m1, int4 and f8_e4m3 experts on a CUDA device, in the steps of a backend.
+// MoE layers of f4_e2m1, integer and f8_e4m3 experts on a CUDA device, in the steps of a backend.
 #pragma once
 
 #include "backends/cuda_moe/grouped_plan.hpp"

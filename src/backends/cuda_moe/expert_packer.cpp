@@ -9,8 +9,10 @@ namespace fewbit::cuda {
 Result<void> ExpertPacker::pack(const ExpertWeights& expert, int matrix, std::byte* to) {
   switch (format_of(problem_).kind) {
     case CellKind::int4:
-      return pack_int4(expert, matrix, to);
+    case CellKind::int8:
+      return pack_int(expert, matrix, to);
     case CellKind::f8:
+    case CellKind::mxfp8:
       return pack_f8(expert, matrix, to);
     default:
       return pack_f4(expert, matrix, to);
@@ -46,10 +48,10 @@ Result<void> ExpertPacker::pack_f4(const ExpertWeights& expert, int matrix, std:
                        problem_.where + ", packing an expert");
 }
 
-Result<void> ExpertPacker::pack_int4(const ExpertWeights& expert, int matrix, std::byte* to) {
-  FEWBIT_TRY(Int4Parts parts, int4_parts_of(problem_, expert, matrix));
-  CudaInt4Source& from = parts.source;
-  const auto codes = static_cast<std::size_t>(from.rows * (from.depth / 2));
+Result<void> ExpertPacker::pack_int(const ExpertWeights& expert, int matrix, std::byte* to) {
+  FEWBIT_TRY(IntParts parts, int_parts_of(problem_, expert, matrix));
+  CudaIntSource& from = parts.source;
+  const auto codes = static_cast<std::size_t>(from.rows * from.row_bytes());
   for (int h = 0; h < 2; ++h) {
     auto& memory = memory_[matrix];
     FEWBIT_TRY(from.codes[h], copy(from.codes[h], codes, memory[h]));
@@ -60,8 +62,8 @@ Result<void> ExpertPacker::pack_int4(const ExpertWeights& expert, int matrix, st
     if (parts.zeros[h].empty()) continue;
     FEWBIT_TRY(from.zeros[h], copy(parts.zeros[h].data(), parts.zeros[h].size(), memory[4 + h]));
   }
-  const PackInt4Args args{.first = from, .count = 1, .to = reinterpret_cast<std::uint8_t*>(to)};
-  return device::check(launch_pack_int4(format_of(problem_).int4, args, stream_.handle()),
+  const PackIntArgs args{.first = from, .count = 1, .to = reinterpret_cast<std::uint8_t*>(to)};
+  return device::check(launch_pack_int(format_of(problem_).ints, args, stream_.handle()),
                        problem_.where + ", packing an expert");
 }
 
@@ -76,6 +78,9 @@ Result<void> ExpertPacker::pack_f8(const ExpertWeights& expert, int matrix, std:
     auto& memory = memory_[matrix];
     const auto codes = static_cast<std::size_t>(from.rows * from.depth);
     FEWBIT_TRY(from.codes[h], copy(from.codes[h], codes, memory[h]));
+    if (from.mx_scales[h] != nullptr) {
+      FEWBIT_TRY(from.mx_scales[h], copy(from.mx_scales[h], codes / 32, memory[2 + h]));
+    }
     if (parts.scales[h].empty()) continue;
     FEWBIT_TRY(const std::uint8_t* const scales,
                copy(reinterpret_cast<const std::uint8_t*>(parts.scales[h].data()),

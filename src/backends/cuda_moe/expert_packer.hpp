@@ -20,7 +20,7 @@ class ExpertPacker {
 
  private:
   Result<void> pack_f4(const ExpertWeights& expert, int matrix, std::byte* to);
-  Result<void> pack_int4(const ExpertWeights& expert, int matrix, std::byte* to);
+  Result<void> pack_int(const ExpertWeights& expert, int matrix, std::byte* to);
   Result<void> pack_f8(const ExpertWeights& expert, int matrix, std::byte* to);
   Result<const std::uint8_t*> copy(const std::uint8_t* from, std::size_t bytes,
                                    device::Buffer& to) const;

@@ -35,19 +35,22 @@ std::int32_t zero_at(const Tensor& zeros, std::int64_t i) {
   return value;
 }
 
+// Zero points as the cells have them: from the smallest code of int4, 0 to 127; of int8 as signed
+// codes have them.
 Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std::int64_t first,
                                              std::int64_t count) {
-  const std::int32_t smallest = tensor.scheme.weight == DType::i4 ? -8 : 0;
+  const DType weight = tensor.scheme.weight;
+  const bool four = dtype_bits(weight) == 4;
+  const std::int64_t origin = weight == DType::i4 ? -8 : weight == DType::u8 ? 128 : 0;
+  const std::int64_t least = four ? origin : origin - 128;
   std::vector<std::uint8_t> out;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const std::int64_t zero = std::int64_t{zero_at(tensor.zero_points, i)} - smallest;
-    if (zero < 0 || zero > 127) {
+    const std::int64_t zero = zero_at(tensor.zero_points, i);
+    if (zero < least || zero > origin + 127) {
       return Error{ErrorCode::unsupported,
-                   fmt::format("zero point {}, expected {} to {}", zero + smallest, smallest,
-                               127 + smallest),
-                   ""};
+                   fmt::format("zero point {}, expected {} to {}", zero, least, origin + 127), ""};
     }
-    out.push_back(static_cast<std::uint8_t>(zero));
+    out.push_back(static_cast<std::uint8_t>(zero - origin));
   }
   return out;
 }
@@ -61,23 +64,23 @@ Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor) {
   return out;
 }
 
-Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert,
-                                int matrix) {
+Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
   const Dims half = matrix == 0 ? half1(problem) : half2(problem);
   const Scheme& scheme = matrix == 0 ? problem.gate_up : problem.down;
-  Int4Parts parts;
-  CudaInt4Source& source = parts.source;
+  IntParts parts;
+  CudaIntSource& source = parts.source;
   source.rows = half.n;
   source.depth = half.k;
   source.group = scheme.scale->granularity.cols;
-  source.flipped_bit = scheme.weight == DType::i4 ? 8 : 0;
+  source.bits = dtype_bits(scheme.weight);
+  source.flipped_bit = scheme.weight == DType::i4 ? 8 : scheme.weight == DType::u8 ? 128 : 0;
   const auto count = static_cast<std::size_t>(half.n * source.groups());
   for (int h = 0; h < 2; ++h) {
     const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
     if (!tensor.offsets.empty()) {
-      return Error{ErrorCode::unsupported, "offsets beside int4 codes", problem.where};
+      return Error{ErrorCode::unsupported, "offsets beside integer codes", problem.where};
     }
-    source.codes[h] = bytes_of(tensor.codes) + row * (half.k / 2);
+    source.codes[h] = bytes_of(tensor.codes) + row * source.row_bytes();
     parts.scales[h].resize(count);
     std::memcpy(parts.scales[h].data(), bytes_of(tensor.scales) + 2 * row * source.groups(),
                 2 * count);
@@ -113,7 +116,12 @@ Result<F8Parts> f8_parts_of(const MoeProblem& problem, const ExpertWeights& expe
     const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
     source.codes[h] = bytes_of(tensor.codes) + row * half.k;
     source.first_row[h] = row;
-    if (format_of(problem).f8 != F8Scales::block) continue;
+    const CellFormat format = format_of(problem);
+    if (format.kind == CellKind::mxfp8) {
+      source.mx_scales[h] = bytes_of(tensor.scales) + row * (half.k / 32);
+      continue;
+    }
+    if (format.f8 != F8Scales::block) continue;
     FEWBIT_TRY(parts.scales[h], scales_in_f32(tensor));
     source.scales[h] = parts.scales[h].data();
   }

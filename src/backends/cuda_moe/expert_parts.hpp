@@ -8,23 +8,25 @@
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "layout/cuda_f4_pack.hpp"
 #include "layout/cuda_f8_pack.hpp"
-#include "layout/cuda_int4_pack.hpp"
+#include "layout/cuda_int_pack.hpp"
 
 namespace fewbit::cuda {
 
 // Rows of fc1 (matrix 0: gate and up; without a gate both halves of up) or of both halves of down.
 CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
 
-// The same of int4 matrices, with their scales and zero points in memory of its own. Errors
-// unsupported: offsets; a zero point that isn't 0 to 127 from the smallest code.
-struct Int4Parts {
-  CudaInt4Source source;
+// The same of int4 and int8 matrices, with their scales and zero points in memory of its own.
+// Errors unsupported: offsets; a zero point that isn't 0 to 127 from the smallest code of int4, or
+// a code of int8.
+struct IntParts {
+  CudaIntSource source;
   std::vector<std::uint16_t> scales[2];
   std::vector<std::uint8_t> zeros[2];
 };
-Result<Int4Parts> int4_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
+Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
 
-// The same of e4m3 matrices: scales of blocks in f32, or none. Their codes may hold NaN.
+// The same of e4m3 matrices: scales of blocks in f32, those of MXFP8 where they are, or none. Their
+// codes may hold NaN.
 struct F8Parts {
   CudaF8Source source;
   std::vector<float> scales[2];

@@ -50,7 +50,7 @@ Result<void> check(const StreamShape& shape) {
 // hidden_size. At 7168 the streaming kernel's shared memory holds only its narrowest form.
 std::int64_t from_routes(CellKind kind, std::int64_t hidden_size) {
   // Both read about as fast, and the grouped kernels read weights once.
-  if (kind == CellKind::f8) return 5;
+  if (kind != CellKind::int4 && scaled_sums(kind)) return 5;
   if (hidden_size <= 2400) return 15;
   if (hidden_size <= 3400) return 16;
   return hidden_size <= 5400 ? 18 : 10;

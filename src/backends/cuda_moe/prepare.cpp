@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/cuda_moe/expert_parts.hpp"
@@ -29,25 +30,24 @@ void pack_cells(const CudaF4Source& from, std::span<std::byte> to) {
   }
 }
 
-void pack_int4_cells(const CudaInt4Form& form, const CudaInt4Source& from,
-                     std::span<std::byte> to) {
+void pack_int_cells(const CudaIntForm& form, const CudaIntSource& from, std::span<std::byte> to) {
   const Dims half{.n = from.rows, .k = from.depth};
-  const std::int64_t cells = 4 * CudaInt4Form::quads(half);
+  const std::int64_t cells = 4 * CudaIntForm::quads(half);
   std::byte* at = to.data();
-  for (std::int64_t unit = 0; unit < CudaInt4Form::units(half); ++unit) {
+  for (std::int64_t unit = 0; unit < CudaIntForm::units(half); ++unit) {
     for (std::int64_t cell = 0; cell < cells; ++cell) {
-      for (int word = 0; word < 128; ++word) {
-        const std::uint32_t bits = cuda_int4_word(from, unit, cell, word);
+      for (int word = 0; word < form.cell_bytes() / 4; ++word) {
+        const std::uint32_t bits = cuda_int_word(from, unit, cell, word);
         std::memcpy(at + form.codes_at(cell) + 4 * word, &bits, sizeof(bits));
       }
       if (cell % form.scale_cells != 0) continue;
       std::byte* const header = at + form.header_at(cell);
       for (int i = 0; i < 32; ++i) {
-        const auto scale = cuda_int4_of_header(from, from.scales, unit, cell, i, std::uint16_t{0});
+        const auto scale = cuda_int_of_header(from, from.scales, unit, cell, i, std::uint16_t{0});
         std::memcpy(header + 2 * i, &scale, sizeof(scale));
         if (!form.zeros) continue;
         header[64 + i] =
-            std::byte{cuda_int4_of_header(from, from.zeros, unit, cell, i, std::uint8_t{8})};
+            std::byte{cuda_int_of_header(from, from.zeros, unit, cell, i, from.past_zero())};
       }
     }
     at += cells / 4 * form.quad_bytes();
@@ -55,22 +55,29 @@ void pack_int4_cells(const CudaInt4Form& form, const CudaInt4Source& from,
 }
 
 // False: a code is NaN.
+template <class Cells>
 bool pack_f8_cells(const CudaF8Source& from, std::span<std::byte> to) {
   const Dims half{.n = from.rows, .k = from.depth};
   std::byte* at = to.data();
   bool nan = false;
-  for (std::int64_t unit = 0; unit < CudaF8Cells::units(half); ++unit) {
-    for (std::int64_t cell = 0; cell < CudaF8Cells::cells(half); ++cell) {
+  for (std::int64_t unit = 0; unit < Cells::units(half); ++unit) {
+    for (std::int64_t cell = 0; cell < Cells::cells(half); ++cell) {
       for (int word = 0; word < 256; ++word) {
         const std::uint32_t codes = cuda_f8_codes(from, unit, cell, word);
         const std::uint32_t bits = cuda_f8_word(codes);
         nan = nan || cuda_f8_nan(codes);
         std::memcpy(at + 4 * word, &bits, sizeof(bits));
       }
-      const float scales[4] = {cuda_f8_scale(from, unit, cell, 0),
-                               cuda_f8_scale(from, unit, cell, 1), 0.0F, 0.0F};
-      std::memcpy(at + 1024, scales, sizeof(scales));
-      at += CudaF8Cells::cell_bytes;
+      if constexpr (std::is_same_v<Cells, CudaMxF8Cells>) {
+        for (int i = 0; i < 32; ++i) {
+          at[1024 + i] = std::byte{cuda_mxf8_scale(from, unit, cell, i)};
+        }
+      } else {
+        const float scales[4] = {cuda_f8_scale(from, unit, cell, 0),
+                                 cuda_f8_scale(from, unit, cell, 1), 0.0F, 0.0F};
+        std::memcpy(at + 1024, scales, sizeof(scales));
+      }
+      at += Cells::cell_bytes;
     }
   }
   return !nan;
@@ -79,12 +86,15 @@ bool pack_f8_cells(const CudaF8Source& from, std::span<std::byte> to) {
 Result<void> pack_matrix(const MoeProblem& problem, const ExpertWeights& expert, int matrix,
                          std::span<std::byte> to) {
   const CellFormat format = format_of(problem);
-  if (format.kind == CellKind::int4) {
-    FEWBIT_TRY(const Int4Parts parts, int4_parts_of(problem, expert, matrix));
-    pack_int4_cells(format.int4, parts.source, to);
-  } else if (format.kind == CellKind::f8) {
+  if (is_integer(format.kind)) {
+    FEWBIT_TRY(const IntParts parts, int_parts_of(problem, expert, matrix));
+    pack_int_cells(format.ints, parts.source, to);
+  } else if (format.kind == CellKind::f8 || format.kind == CellKind::mxfp8) {
     FEWBIT_TRY(const F8Parts parts, f8_parts_of(problem, expert, matrix));
-    if (!pack_f8_cells(parts.source, to)) return nan_code(problem);
+    const bool packed = format.kind == CellKind::f8
+                            ? pack_f8_cells<CudaF8Cells>(parts.source, to)
+                            : pack_f8_cells<CudaMxF8Cells>(parts.source, to);
+    if (!packed) return nan_code(problem);
   } else if (format.kind == CellKind::nvfp4) {
     pack_cells<CudaF4Cells<16>>(source_of(problem, expert, matrix), to);
   } else {
@@ -98,10 +108,12 @@ const char* scale_format_of(const CellFormat& format) {
     case CellKind::nvfp4:
       return "s0e5m3";
     case CellKind::mxfp4:
+    case CellKind::mxfp8:
       return "f8_e8m0";
     case CellKind::f8:
       return "f32";
     case CellKind::int4:
+    case CellKind::int8:
       break;
   }
   return format.f16_scales ? "f16" : "bf16";

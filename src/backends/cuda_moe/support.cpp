@@ -158,9 +158,10 @@ std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, 
 const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
-        "NVFP4, MXFP4, INT4 and FP8 experts on a CUDA device, every activation, biases; dense "
-        "layers of the same",
-    .layout = "cuda_f4_cells, cuda_int4_cells, cuda_f8_cells",
+        "NVFP4, MXFP4, INT4, INT8, FP8 and MXFP8 experts on a CUDA device, every activation, "
+        "biases; "
+        "dense layers of the same",
+    .layout = "cuda_f4_cells, cuda_int4_cells, cuda_int8_cells, cuda_f8_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,
     .linear_refusals = cuda::linear_refusals,

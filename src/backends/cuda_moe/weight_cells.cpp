@@ -16,15 +16,19 @@ bool is_f4(const Scheme& scheme, DType scale, std::int64_t group) {
          !scheme.zero_points && !scheme.pre_quant_scale && scheme.act_order == ActOrder::none;
 }
 
-bool is_int4(const Scheme& scheme) {
-  return (scheme.weight == DType::u4 || scheme.weight == DType::i4) && scheme.scale &&
+bool is_int(const Scheme& scheme) {
+  const DType weight = scheme.weight;
+  const bool four = weight == DType::u4 || weight == DType::i4;
+  return (four || weight == DType::u8 || weight == DType::i8) && scheme.scale &&
          !scheme.ggml_type && !scheme.pre_quant_scale && scheme.packing != Packing::shorts_gemv;
 }
 
 // What codes without zero points of their own are offset by.
-std::int32_t usual_zero(DType weight) { return weight == DType::u4 ? 8 : 0; }
+std::int32_t usual_zero(DType weight) {
+  return weight == DType::u4 ? 8 : weight == DType::u8 ? 128 : 0;
+}
 
-std::vector<Refusal> int4_refusals(const std::string& which, const Scheme& scheme) {
+std::vector<Refusal> int_refusals(const std::string& which, const Scheme& scheme) {
   std::vector<Refusal> refusals;
   const auto add = [&](const char* needs, std::string has) {
     refusals.push_back({Reason::weight, which + " " + needs, std::move(has)});
@@ -71,14 +75,19 @@ std::optional<CellFormat> cells_of(const Scheme& scheme) {
   if (is_f4(scheme, DType::f8_e4m3, 16)) return nvfp4_cells;
   if (is_f4(scheme, DType::f8_e8m0, 32)) return mxfp4_cells;
   if (is_f8(scheme)) {
+    const bool mx = scheme.scale->dtype == DType::f8_e8m0 &&
+                    scheme.scale->granularity == Granularity{.rows = 1, .cols = 32};
+    if (mx) return CellFormat{.kind = CellKind::mxfp8};
     const std::optional<F8Scales> scales = f8_scales_of(scheme);
     if (!scales) return std::nullopt;
     return CellFormat{.kind = CellKind::f8, .f8 = *scales};
   }
-  if (!is_int4(scheme) || !int4_refusals("", scheme).empty()) return std::nullopt;
-  CellFormat format{.kind = CellKind::int4, .int4 = {}};
-  format.int4.scale_cells = scheme.scale->granularity.cols % 128 == 0 ? 4 : 1;
-  format.int4.zeros = scheme.zero_points;
+  if (!is_int(scheme) || !int_refusals("", scheme).empty()) return std::nullopt;
+  CellFormat format;
+  format.ints.bits = dtype_bits(scheme.weight);
+  format.kind = format.ints.bits == 4 ? CellKind::int4 : CellKind::int8;
+  format.ints.scale_cells = scheme.scale->granularity.cols % 128 == 0 ? 4 : 1;
+  format.ints.zeros = scheme.zero_points;
   format.f16_scales = scheme.scale->dtype == DType::f16;
   return format;
 }
@@ -86,26 +95,36 @@ std::optional<CellFormat> cells_of(const Scheme& scheme) {
 void weight_refusals(const std::string& which, const Scheme& scheme,
                      std::vector<Refusal>& refusals) {
   if (cells_of(scheme)) return;
-  if (is_int4(scheme)) {
-    const std::vector<Refusal> own = int4_refusals(which, scheme);
+  if (is_int(scheme)) {
+    const std::vector<Refusal> own = int_refusals(which, scheme);
     refusals.insert(refusals.end(), own.begin(), own.end());
     return;
   }
   refusals.push_back({Reason::weight,
                       which + " in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale a group "
-                              "of 32, in int4 with scales, or in e4m3 with f32, bf16 or f16 scales "
-                              "a block of 128x128, a row or the tensor",
+                              "of 32, in int4 or int8 with scales, or in e4m3 with an e8m0 scale a "
+                              "group of 32 or f32, bf16 or f16 scales a block of 128x128, a row or "
+                              "the tensor",
                       scheme_text(scheme)});
 }
 
 const char* layout_name(const CellFormat& format) {
-  if (format.kind == CellKind::f8) return "cuda_f8_cells";
-  return format.kind == CellKind::int4 ? "cuda_int4_cells" : "cuda_f4_cells";
+  switch (format.kind) {
+    case CellKind::f8:
+    case CellKind::mxfp8:
+      return "cuda_f8_cells";
+    case CellKind::int4:
+      return "cuda_int4_cells";
+    case CellKind::int8:
+      return "cuda_int8_cells";
+    default:
+      return "cuda_f4_cells";
+  }
 }
 
 std::int64_t size_multiple(const CellFormat& format) {
-  // Of int4 the last group may be cut; of f8 the 16 rows of a unit share a scale.
-  return format.kind == CellKind::mxfp4 || format.kind == CellKind::f8 ? 32 : 16;
+  // Of integers the last group may be cut; of f8 the 16 rows of a unit share a scale.
+  return format.kind == CellKind::nvfp4 || is_integer(format.kind) ? 16 : 32;
 }
 
 std::int64_t packed_bytes(const CellFormat& format, Dims half) {

@@ -18,7 +18,7 @@ std::optional<CellFormat> cells_of(const Scheme& scheme);
 void weight_refusals(const std::string& which, const Scheme& scheme,
                      std::vector<Refusal>& refusals);
 
-// "cuda_f4_cells", "cuda_int4_cells", "cuda_f8_cells".
+// "cuda_f4_cells", "cuda_int4_cells", "cuda_int8_cells", "cuda_f8_cells".
 const char* layout_name(const CellFormat& format);
 // What rows and k of a matrix are a multiple of.
 std::int64_t size_multiple(const CellFormat& format);

@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner step of the f8_e4m3 kernels: cells (layout/cuda_f8_cells.hpp) times the activations of
 // up to 8 * tiles tokens. Codes are exact in bf16; sums are multiplied by the scale of their 16
-// rows and, at the end, by that of the row.
+// rows and, at the end, by that of the row, or (MXFP8) by the e8m0 scale that a row has for 32 k.
 #pragma once
 
 #include "kernels/cuda/f4_cell.cuh"
-#include "kernels/cuda/int4_cell.cuh"
+#include "kernels/cuda/int_cell.cuh"
 
 namespace fewbit::cuda {
 
+// Scales of a lane's cell: of the halves, or e8m0 of half 0 row g, g+8, half 1 row g, g+8.
+template <bool mx>
+struct F8Header {
+  float2 scales;
+};
+template <>
+struct F8Header<true> {
+  std::uint32_t scales;
+};
+
+template <bool mx>
 struct F8Cells {
   static constexpr bool own_pieces = true;
   static constexpr bool scaled_activations = false;
   static constexpr bool scaled_sums = true;
-  static constexpr bool row_scales = true;
-  static constexpr int cell_bytes = 1040;
+  static constexpr bool row_scales = !mx;
+  static constexpr int cell_bytes = mx ? 1056 : 1040;
   static constexpr int most_cell_bytes = cell_bytes;
   static constexpr int narrow_warpgroups = 2;  // as many as the ring has room for
 
@@ -29,22 +40,35 @@ struct F8Cells {
     return {0, 2 * cell_bytes};
   }
 
-  // Of the halves.
-  struct Header {
-    float2 scales;
-  };
+  using Header = F8Header<mx>;
   // Scales are those of blocks of 128 k, or all 1.
-  static __device__ __forceinline__ int scale_cells(const CellFormat& /*format*/) { return 4; }
+  static __device__ __forceinline__ int scale_cells(const CellFormat& /*format*/) {
+    return mx ? 1 : 4;
+  }
   static __device__ __forceinline__ Header load_step_header(const std::uint8_t* unit, int cell,
-                                                            int /*lane*/,
+                                                            int lane,
                                                             const CellFormat& /*format*/) {
-    return {*reinterpret_cast<const float2*>(unit + cell * cell_bytes + 1024)};
+    const std::uint8_t* scales = unit + cell * cell_bytes + 1024;
+    if constexpr (mx) {
+      return {*reinterpret_cast<const std::uint32_t*>(scales + lane / 4 * 4)};
+    } else {
+      return {*reinterpret_cast<const float2*>(scales)};
+    }
+  }
+  // 2^(byte - 127), exact down to 2^-127; 255 is NaN.
+  static __device__ __forceinline__ float e8m0_value(std::uint32_t byte) {
+    return __uint_as_float(byte == 255 ? 0x7FC00000U : byte == 0 ? 0x00400000U : byte << 23);
   }
   static __device__ __forceinline__ void scale_values(const Header& header,
                                                       const CellFormat& /*format*/,
                                                       float (&scale)[2][2]) {
-    scale[0][0] = scale[0][1] = header.scales.x;
-    scale[1][0] = scale[1][1] = header.scales.y;
+    if constexpr (mx) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scale[i / 2][i % 2] = e8m0_value(header.scales >> 8 * i & 255U);
+    } else {
+      scale[0][0] = scale[0][1] = header.scales.x;
+      scale[1][0] = scale[1][1] = header.scales.y;
+    }
   }
   static __device__ __forceinline__ void dequantize_step(const std::uint8_t* unit, int cell,
                                                          int lane, const CellFormat& /*format*/,

@@ -15,31 +15,47 @@
 
 #include "core/hd.hpp"
 #include "kernels/cuda/stream_plan.hpp"
-#include "layout/cuda_int4_cells.hpp"
+#include "layout/cuda_int_cells.hpp"
 #include "moe/activation.hpp"
 
 namespace fewbit::cuda {
 
 // How the weights of a layer lie in cells: e2m1 codes with an e4m3 scale for 16 k or an e8m0 scale
-// for 32 (layout cuda_f4_cells), int4 codes with 16-bit scales (cuda_int4_cells), or e4m3 codes
-// with an f32 scale for blocks of 128 x 128, for a row, or only a global one (cuda_f8_cells).
-enum class CellKind { nvfp4, mxfp4, int4, f8 };
+// for 32 (layout cuda_f4_cells), int4 or int8 codes with 16-bit scales (cuda_int_cells), or e4m3
+// codes (cuda_f8_cells) with an e8m0 scale for 32 k, or an f32 scale for blocks of 128 x 128, for a
+// row, or only a global one.
+enum class CellKind { nvfp4, mxfp4, int4, int8, f8, mxfp8 };
 // The kernels multiply scales into sums rather than into weights, and have fewer registers left.
-constexpr bool scaled_sums(CellKind kind) { return kind == CellKind::int4 || kind == CellKind::f8; }
+constexpr bool scaled_sums(CellKind kind) {
+  return kind != CellKind::nvfp4 && kind != CellKind::mxfp4;
+}
+constexpr bool is_integer(CellKind kind) {
+  return kind == CellKind::int4 || kind == CellKind::int8;
+}
 // What e4m3 codes have beside a global scale.
 enum class F8Scales { block, row, tensor };
 struct CellFormat {
   CellKind kind = CellKind::nvfp4;
-  CudaInt4Form int4 = {};         // of int4
-  bool f16_scales = false;        // of int4; else bf16
+  CudaIntForm ints = {};          // of int4 and int8
+  bool f16_scales = false;        // likewise; else bf16
   F8Scales f8 = F8Scales::block;  // of f8
   bool operator==(const CellFormat&) const = default;
 
   // Cells of 32 k come in multiples of so many.
-  constexpr int cell_multiple() const { return kind == CellKind::int4 ? 4 : 1; }
+  constexpr int cell_multiple() const { return is_integer(kind) ? 4 : 1; }
   constexpr int cell_bytes() const {
-    if (kind == CellKind::int4) return int4.quad_bytes() / 4;
-    return kind == CellKind::nvfp4 ? 576 : kind == CellKind::mxfp4 ? 544 : 1040;
+    switch (kind) {
+      case CellKind::nvfp4:
+        return 576;
+      case CellKind::mxfp4:
+        return 544;
+      case CellKind::f8:
+        return 1040;
+      case CellKind::mxfp8:
+        return 1056;
+      default:
+        return ints.quad_bytes() / 4;
+    }
   }
   constexpr bool scaled_sums() const { return cuda::scaled_sums(kind); }
   constexpr int most_token_tiles() const { return scaled_sums() ? 2 : 4; }

@@ -77,9 +77,13 @@ int launch_moe_f4_grouped(const CellFormat& format, const GroupedPlan& plan, con
     case CellKind::mxfp4:
       return launch<F4E8m0>(plan, with, scratch, on);
     case CellKind::int4:
-      return launch<Int4Cells>(plan, with, scratch, on);
+      return launch<IntCells<4>>(plan, with, scratch, on);
+    case CellKind::int8:
+      return launch<IntCells<8>>(plan, with, scratch, on);
     case CellKind::f8:
-      return launch<F8Cells>(plan, with, scratch, on);
+      return launch<F8Cells<false>>(plan, with, scratch, on);
+    case CellKind::mxfp8:
+      return launch<F8Cells<true>>(plan, with, scratch, on);
   }
   return cudaErrorInvalidValue;
 }

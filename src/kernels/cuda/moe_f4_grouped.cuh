@@ -9,7 +9,7 @@
 #include "kernels/cuda/f4_cell.cuh"
 #include "kernels/cuda/f8_cell.cuh"
 #include "kernels/cuda/grouped_rows.cuh"
-#include "kernels/cuda/int4_cell.cuh"
+#include "kernels/cuda/int_cell.cuh"
 #include "kernels/cuda/moe_f4_grouped.hpp"
 #include "kernels/cuda/warpgroup_product.cuh"
 

@@ -58,9 +58,13 @@ int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4A
     case CellKind::mxfp4:
       return launch<F4E8m0>(plan, with, on);
     case CellKind::int4:
-      return launch<Int4Cells>(plan, with, on);
+      return launch<IntCells<4>>(plan, with, on);
+    case CellKind::int8:
+      return launch<IntCells<8>>(plan, with, on);
     case CellKind::f8:
-      return launch<F8Cells>(plan, with, on);
+      return launch<F8Cells<false>>(plan, with, on);
+    case CellKind::mxfp8:
+      return launch<F8Cells<true>>(plan, with, on);
   }
   return cudaErrorInvalidValue;
 }

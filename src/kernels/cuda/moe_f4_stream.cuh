@@ -12,7 +12,7 @@
 #include "kernels/cuda/copy_stream.cuh"
 #include "kernels/cuda/f4_cell.cuh"
 #include "kernels/cuda/f8_cell.cuh"
-#include "kernels/cuda/int4_cell.cuh"
+#include "kernels/cuda/int_cell.cuh"
 #include "kernels/cuda/moe_f4.hpp"
 #include "kernels/cuda/moe_f4_items.cuh"
 #include "kernels/cuda/store_result.cuh"

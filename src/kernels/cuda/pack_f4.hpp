@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/moe_f4.hpp"
 #include "layout/cuda_f8_pack.hpp"
-#include "layout/cuda_int4_pack.hpp"
+#include "layout/cuda_int_pack.hpp"
 
 namespace fewbit::cuda {
 
@@ -27,19 +27,20 @@ struct PackF4Args {
 // nvfp4 or mxfp4.
 int launch_pack_f4(CellFormat format, const PackF4Args& args, void* stream);
 
-// The same for int4 matrices and layout cuda_int4_cells. Of `first` the pointers and sizes of the
-// first expert; strides in elements.
-struct PackInt4Args {
-  CudaInt4Source first;
+// The same for int4 and int8 matrices and layout cuda_int_cells. Of `first` the pointers and sizes
+// of the first expert; strides in elements.
+struct PackIntArgs {
+  CudaIntSource first;
   long long codes_stride = 0;
   long long scales_stride = 0;  // of zero points too
   int count = 0;
   std::uint8_t* to = nullptr;
 };
 
-int launch_pack_int4(const CudaInt4Form& form, const PackInt4Args& args, void* stream);
+int launch_pack_int(const CudaIntForm& form, const PackIntArgs& args, void* stream);
 
-// The same for f8_e4m3 matrices and layout cuda_f8_cells; strides in elements.
+// The same for f8_e4m3 matrices, with scales of MXFP8 or others, and layout cuda_f8_cells; strides
+// in elements.
 struct PackF8Args {
   CudaF8Source first;
   long long codes_stride = 0;

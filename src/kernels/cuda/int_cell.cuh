@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner step of the int4 kernels: quads of cells (layout/cuda_int4_cells.hpp) times the
+// The inner step of the int4 and int8 kernels: quads of cells (layout/cuda_int_cells.hpp) times the
 // activations of up to 8 * tiles tokens.
 //
-// A code in the low bits of a bf16's mantissa, below the exponent of 128, is 128 + code; taking
-// away 128 + zero point leaves an exact integer. Sums of such products are multiplied by the scale
-// in f32, once for the cells that share it.
+// A code of int4 in the low bits of a bf16's mantissa, below the exponent of 128, is 128 + code;
+// taking away 128 + zero point leaves an exact integer. So do the lower seven bits of a code of
+// int8, less 128 or, where its sign is set, 256; its zero point is taken away by itself. Sums of
+// such products are multiplied by the scale in f32, once for the cells that share it.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -14,7 +15,7 @@
 namespace fewbit::cuda {
 
 // Scales and zero points of a lane's rows: half 0 row g, g+8, half 1 row g, g+8.
-struct Int4Header {
+struct IntHeader {
   uint2 scales;
   std::uint32_t zeros;
 };
@@ -58,16 +59,27 @@ __device__ __forceinline__ std::uint32_t code_pair(std::uint32_t word, std::uint
   return pair;
 }
 
-struct Int4Cells {
+// The two codes of int8 at bits 0 and 16.
+__device__ __forceinline__ __nv_bfloat162 signed_pair(std::uint32_t word) {
+  const std::uint32_t lower = (word & 0x007F007FU) | 0x43004300U;  // 128 + seven bits
+  const std::uint32_t taken = (word & 0x00800080U) | 0x43004300U;  // 128, or 256 below zero
+  return __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&lower),
+                 *reinterpret_cast<const __nv_bfloat162*>(&taken));
+}
+
+template <int bits>
+struct IntCells {
   // Loops over the cells of a piece by themselves.
   static constexpr bool own_pieces = true;
   static constexpr bool row_scales = false;
-  static constexpr int narrow_warpgroups = 3;
+  static constexpr int narrow_warpgroups = bits == 4 ? 3 : 2;  // as the ring has room for
   static constexpr bool scaled_activations = false;
   // Scales are multiplied into sums.
   static constexpr bool scaled_sums = true;
 
-  using Header = Int4Header;
+  static constexpr int cell_bytes = 128 * bits;  // of codes
+
+  using Header = IntHeader;
 
   static __device__ __forceinline__ int bytes_of_cells(const StreamMatrix& m, int cells) {
     return cells * m.cell_bytes;
@@ -75,48 +87,45 @@ struct Int4Cells {
 
   // Steps of the grouped products: half a quad, in the room of a unit behind what may be its only
   // header.
-  static constexpr int most_cell_bytes = 512 + 96;
+  static constexpr int most_cell_bytes = cell_bytes + 96;
   static __device__ __forceinline__ int scale_cells(const CellFormat& format) {
-    return format.int4.scale_cells;
+    return format.ints.scale_cells;
   }
   static __device__ __forceinline__ long long unit_bytes(const CellFormat& format, int depth) {
-    return (depth + 127) / 128 * static_cast<long long>(format.int4.quad_bytes());
+    return (depth + 127) / 128 * static_cast<long long>(format.ints.quad_bytes());
   }
   static __device__ __forceinline__ StepPart part_of_step(const CellFormat& format, int step) {
-    const int header = format.int4.header_bytes();
-    if (format.int4.scale_cells == 1) return {0, 2 * (header + 512)};
-    return step % 2 == 0 ? StepPart{0, header + 1024} : StepPart{header, 1024};
+    const int header = format.ints.header_bytes();
+    if (format.ints.scale_cells == 1) return {0, 2 * (header + cell_bytes)};
+    return step % 2 == 0 ? StepPart{0, header + 2 * cell_bytes} : StepPart{header, 2 * cell_bytes};
   }
-  static __device__ __forceinline__ Int4Header load_step_header(const std::uint8_t* unit, int cell,
-                                                                int lane,
-                                                                const CellFormat& format) {
-    return load_header(unit + cell * (format.int4.header_bytes() + 512), lane, format);
+  static __device__ __forceinline__ IntHeader load_step_header(const std::uint8_t* unit, int cell,
+                                                               int lane, const CellFormat& format) {
+    return load_header(unit + cell * (format.ints.header_bytes() + cell_bytes), lane, format);
   }
   static __device__ __forceinline__ void dequantize_step(const std::uint8_t* unit, int cell,
                                                          int lane, const CellFormat& format,
-                                                         const Int4Header& header,
+                                                         const IntHeader& header,
                                                          std::uint32_t (&a)[2][2][4]) {
-    const int headers = format.int4.scale_cells == 1 ? cell + 1 : 1;
+    const int headers = format.ints.scale_cells == 1 ? cell + 1 : 1;
     std::uint32_t zero[2][2];
     zero_pairs(header, zero);
-    dequantize(*reinterpret_cast<const uint4*>(unit + headers * format.int4.header_bytes() +
-                                               cell * 512 + lane * 16),
-               zero, a);
+    dequantize(unit + headers * format.ints.header_bytes() + cell * cell_bytes, lane, zero, a);
   }
 
-  static __device__ __forceinline__ Int4Header load_header(const std::uint8_t* header, int lane,
-                                                           const CellFormat& format) {
-    Int4Header out;
+  static __device__ __forceinline__ IntHeader load_header(const std::uint8_t* header, int lane,
+                                                          const CellFormat& format) {
+    IntHeader out;
     out.scales = *reinterpret_cast<const uint2*>(header + lane / 4 * 8);
-    out.zeros = 0x08080808U;
-    if (format.int4.zeros) {
+    out.zeros = bits == 4 ? 0x08080808U : 0U;
+    if (format.ints.zeros) {
       out.zeros = *reinterpret_cast<const std::uint32_t*>(header + 64 + lane / 4 * 4);
     }
     return out;
   }
 
   // [half][high]
-  static __device__ __forceinline__ void scale_values(const Int4Header& header,
+  static __device__ __forceinline__ void scale_values(const IntHeader& header,
                                                       const CellFormat& format,
                                                       float (&scale)[2][2]) {
 #pragma unroll
@@ -128,19 +137,41 @@ struct Int4Cells {
     }
   }
 
-  // [half][high]: two bf16 of 128 + zero point.
-  static __device__ __forceinline__ void zero_pairs(const Int4Header& header,
+  // [half][high]: two bf16 of the zero point, of int4 of 128 more.
+  static __device__ __forceinline__ void zero_pairs(const IntHeader& header,
                                                     std::uint32_t (&zero)[2][2]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      zero[i / 2][i % 2] = __byte_perm(header.zeros, 0x43434343U, 0x4040U + 0x0101U * i);
+      if constexpr (bits == 4) {
+        zero[i / 2][i % 2] = __byte_perm(header.zeros, 0x43434343U, 0x4040U + 0x0101U * i);
+      } else {
+        const __nv_bfloat162 pair =
+            signed_pair(__byte_perm(header.zeros, 0, 0x4040U + 0x0101U * i));
+        zero[i / 2][i % 2] = *reinterpret_cast<const std::uint32_t*>(&pair);
+      }
     }
   }
 
   // A lane's part of a cell: [half][k16] registers of an m16n8k16 operand.
-  static __device__ __forceinline__ void dequantize(const uint4& codes,
+  static __device__ __forceinline__ void dequantize(const std::uint8_t* cell, int lane,
                                                     const std::uint32_t (&zero)[2][2],
                                                     std::uint32_t (&a)[2][2][4]) {
+    if constexpr (bits == 4) {
+      dequantize4(*reinterpret_cast<const uint4*>(cell + lane * 16), zero, a);
+    } else {
+      dequantize8(cell + lane * 16, zero, a);
+    }
+  }
+
+  static __device__ __forceinline__ std::uint32_t take_away(const __nv_bfloat162& pair,
+                                                            std::uint32_t zero) {
+    const __nv_bfloat162 value = __hsub2(pair, *reinterpret_cast<const __nv_bfloat162*>(&zero));
+    return *reinterpret_cast<const std::uint32_t*>(&value);
+  }
+
+  static __device__ __forceinline__ void dequantize4(const uint4& codes,
+                                                     const std::uint32_t (&zero)[2][2],
+                                                     std::uint32_t (&a)[2][2][4]) {
     const std::uint32_t words[2][2] = {{codes.x, codes.y}, {codes.z, codes.w}};
     std::uint32_t exponents = 0x43004300U;  // of 128
     asm("" : "+r"(exponents));              // stays in a register
@@ -151,10 +182,25 @@ struct Int4Cells {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const std::uint32_t pair = code_pair(words[m][k] >> 4 * i, exponents);
-          const __nv_bfloat162 value =
-              __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&pair),
-                      *reinterpret_cast<const __nv_bfloat162*>(&zero[m][i & 1]));
-          a[m][k][i] = *reinterpret_cast<const std::uint32_t*>(&value);
+          a[m][k][i] = take_away(*reinterpret_cast<const __nv_bfloat162*>(&pair), zero[m][i & 1]);
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void dequantize8(const std::uint8_t* of_lane,
+                                                     const std::uint32_t (&zero)[2][2],
+                                                     std::uint32_t (&a)[2][2][4]) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const uint4 codes = *reinterpret_cast<const uint4*>(of_lane + k * 512);
+      const std::uint32_t words[2][2] = {{codes.x, codes.y}, {codes.z, codes.w}};
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          a[m][k][2 * i] = take_away(signed_pair(words[m][i]), zero[m][0]);
+          a[m][k][2 * i + 1] = take_away(signed_pair(words[m][i] >> 8), zero[m][1]);
         }
       }
     }
@@ -165,23 +211,21 @@ struct Int4Cells {
   static __device__ __forceinline__ void run_quad(CellSums<tiles>& sums, const std::uint8_t* quad,
                                                   const std::uint8_t* tokens, int token_stride,
                                                   int lane, const CellFormat& format) {
-    const int header_bytes = format.int4.header_bytes();
-    Int4Header header = load_header(quad, lane, format);
+    const int header_bytes = format.ints.header_bytes();
+    IntHeader header = load_header(quad, lane, format);
     std::uint32_t zero[2][2];
     zero_pairs(header, zero);
     CellSums<tiles> part = {};
-#pragma unroll(tiles == 1 ? 4 : 1)
+#pragma unroll(tiles == 1 && bits == 4 ? 4 : 1)
     for (int cell = 0; cell < 4; ++cell) {
       if (!shared_header && cell > 0) {
-        header = load_header(quad + cell * (header_bytes + 512), lane, format);
+        header = load_header(quad + cell * (header_bytes + cell_bytes), lane, format);
         zero_pairs(header, zero);
         part = {};
       }
       const int headers = shared_header ? 1 : cell + 1;
-      const uint4 codes =
-          *reinterpret_cast<const uint4*>(quad + headers * header_bytes + cell * 512 + lane * 16);
       std::uint32_t a[2][2][4];
-      dequantize(codes, zero, a);
+      dequantize(quad + headers * header_bytes + cell * cell_bytes, lane, zero, a);
       multiply_cell<tiles>(part, a, tokens + cell * 512, token_stride, lane);
       if (!shared_header || cell == 3) {
         float scale[2][2];
@@ -196,7 +240,7 @@ struct Int4Cells {
                                                    int /*cells: 4*/, const std::uint8_t* tokens,
                                                    int token_stride, int lane,
                                                    const CellFormat& format) {
-    if (format.int4.scale_cells == 4) {
+    if (format.ints.scale_cells == 4) {
       run_quad<tiles, true>(sums, piece, tokens, token_stride, lane, format);
     } else {
       run_quad<tiles, false>(sums, piece, tokens, token_stride, lane, format);
