@@ -206,7 +206,7 @@ RunVerdict run_verdict(const Report& report) {
   RunVerdict verdict;
   verdict.part = is_part_of_model(report.checkpoint);
   verdict.machine = machine_name(report);
-  if (report.selection) verdict.backend = report.selection->chosen;
+  if (report.selection) set_backend(*report.selection, verdict);
   const bool no_text = std::ranges::any_of(
       report.findings, [](const Finding& f) { return f.rule == "tokenizer-missing"; });
   verdict.whole_model = is_runnable(report) && !no_text && !verdict.backend.empty();
@@ -295,15 +295,7 @@ void print_layer(const Report& report) {
   print_out("experts on {}: {} of {} MoE layers like {}\n", machine_name(report),
             layer.similar_layers, layer.moe_layers, layer.problem.where);
   for (const Candidate& candidate : report.selection->candidates) {
-    const bool chosen = candidate.backend == report.selection->chosen;
-    std::string verdict = chosen ? "chosen, " + report.selection->numerics : "can run it";
-    const char* before = "refused: ";
-    for (const Refusal& r : candidate.refusals) {
-      if (candidate.refusals.data() == &r) verdict.clear();
-      verdict +=
-          fmt::format("{}{}: needs {}, has {}", before, reason_name(r.reason), r.needs, r.has);
-      before = "\n                        ";
-    }
+    const std::string verdict = candidate_text(candidate, *report.selection);
     print_out("  {:<12} {}\n", candidate.backend, Lines{verdict});
   }
   print_engines(report);
@@ -376,7 +368,8 @@ void add_check(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "check", "What each tensor of a checkpoint is, whether the parts fit, what can run it");
-  command->add_option("DIR", options->path, "Checkpoint directory, index or file")
+  command
+      ->add_option("DIR", options->path, "Checkpoint directory, index or file; or prepared folder")
       ->required()
       ->check(not_empty);
   CLI::Option* headers =

@@ -302,6 +302,7 @@ Json selection_json(const Selection& selection) {
     entry.set("usable", candidate.refusals.empty());
     entry.set("refusals", refusals_json(candidate.refusals));
     if (!candidate.only_forced.empty()) entry.set("only_forced", candidate.only_forced);
+    if (!candidate.unbuilt.empty()) entry.set("unbuilt", candidate.unbuilt);
     entry.set("preparable", candidate.refusals.empty() && candidate.unprepared.empty());
     if (!candidate.unprepared.empty()) entry.set("unprepared", candidate.unprepared);
     candidates.push_back(entry);

@@ -9,8 +9,8 @@
 
 #include "command.hpp"
 #include "explain_page.hpp"
+#include "explain_prepared.hpp"
 #include "layer_dtype.hpp"
-#include "prepared_page.hpp"
 #include "problem_options.hpp"
 #include "scheme/part_of_model.hpp"
 #include "select/activation_default.hpp"
@@ -76,13 +76,10 @@ Result<void> answer_of_model(const Options& options, Answer& answer) {
   return {};
 }
 
-// A published layer, or one of a prepared model.
+// A published layer.
 Result<void> answer_of_layer(const Options& options, Answer& answer) {
   const std::optional<DType> asked = layer_dtype(options.activation_dtype);
-  const auto problem = options.problem.name.empty()
-                           ? prepared_problem(options.path, options.layer, asked)
-                           : named_problem(options.problem, asked.value_or(DType::bf16));
-  FEWBIT_TRY(MoeProblem whole, problem);
+  FEWBIT_TRY(MoeProblem whole, named_problem(options.problem, asked.value_or(DType::bf16)));
   auto decision =
       decide_layer(whole, answer.parallel, answer.device, {options.backend, answer.engine});
   if (!decision) return ranks_by_option(decision.error());
@@ -95,7 +92,7 @@ Result<Answer> answer_for(const Options& options) {
   FEWBIT_TRY(answer.device, describe_device(options.device.text));
   FEWBIT_TRY(answer.engine, options.spread.engine_asked());
   FEWBIT_TRY(answer.parallel, options.spread.parallel());
-  const bool model = options.problem.name.empty() && !is_prepared(options.path);
+  const bool model = options.problem.name.empty();
   FEWBIT_TRY(model ? answer_of_model(options, answer) : answer_of_layer(options, answer));
   for (LayerAnswer& one : answer.layers) {
     std::optional<Error>& refused = one.decision.refused;
@@ -119,6 +116,16 @@ std::string way_out(const LayerDecision& decision, bool convertible) {
          "; `fewbit convert DIR -o OUT --to bf16` writes weights that one can\n";
 }
 
+PreparedQuestion prepared_question(const Options& options) {
+  return {.path = options.path,
+          .layer = options.layer,
+          .device = options.device.text,
+          .spread = options.spread,
+          .backend = options.backend,
+          .activation_dtype = layer_dtype(options.activation_dtype),
+          .json = options.json};
+}
+
 Result<int> run_explain(const Options& options) {
   if (options.path.empty() == options.problem.name.empty()) {
     constexpr const char* what = "expected either DIR or --problem";
@@ -126,14 +133,13 @@ Result<int> run_explain(const Options& options) {
     print_err("error: explain: {}\n", what);
     return exit_usage;
   }
+  if (!options.path.empty() && is_prepared(options.path)) {
+    return explain_prepared(prepared_question(options));
+  }
   FEWBIT_TRY(const Answer answer, answer_for(options));
   if (options.json) {
     print_json(answer_json(answer));
   } else {
-    if (!options.path.empty() && is_prepared(options.path)) {
-      FEWBIT_TRY(const std::string line, prepared_line(options.path));
-      print_out("{}\n\n", line);
-    }
     print_out("{}", Lines{answer_text(answer)});
   }
   std::fflush(stdout);
@@ -151,7 +157,8 @@ void add_explain(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("explain", "Which backend runs an MoE layer, and why the others don't");
-  command->add_option("DIR", options->path, "Checkpoint directory, index or file")
+  command
+      ->add_option("DIR", options->path, "Checkpoint directory, index or file; or prepared folder")
       ->check(not_empty);
   command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
       ->check(whole_number(0, 1 << 20))

@@ -98,10 +98,16 @@ Json report_json(const Options& options, const PrepareReport& report) {
   return out;
 }
 
-// Preparing knows more models than there are decoders.
-void print_note(const Checkpoint& source, const PrepareReport& report) {
+// Preparing knows more models than there are decoders, and more devices than this binary runs on.
+void print_note(const Options& options, const Checkpoint& source, const PrepareReport& report) {
   const Backend* backend = find_backend(report.backend.substr(0, report.backend.find(',')));
-  if (backend != nullptr && !backend->runs_here()) return;  // as --backend asked for
+  if (backend == nullptr || !backend->runs_here()) return;  // as --backend asked for
+  const auto& device = options.prepare.device;
+  if (device &&
+      std::ranges::find(device->built_for, backend->built_for) == device->built_for.end()) {
+    print_err("note: this binary does not run it: not built: needs code for {}, has {}\n",
+              backend->built_for, fmt::format("{}", fmt::join(device->built_for, ", ")));
+  }
   const auto config = read_model_config(source);
   const auto family = config ? find_family(*config, "") : Result<const Family*>(config.error());
   if (family) return;
@@ -142,7 +148,7 @@ Result<int> run_prepare(Options& options) {
   } else {
     print_report(options, *report);
   }
-  print_note(source, *report);
+  print_note(options, source, *report);
   return exit_fine;
 }
 

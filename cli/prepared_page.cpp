@@ -10,8 +10,11 @@
 #include "core/counted.hpp"
 #include "fewbit/prepare.hpp"
 #include "findings_page.hpp"
+#include "model/families/family.hpp"
 #include "prepared/manifest.hpp"
+#include "prepared/prepared_readers.hpp"
 #include "progress.hpp"
+#include "run_verdict.hpp"
 #include "select/backend.hpp"
 #include "select/select.hpp"
 #include "table.hpp"
@@ -19,15 +22,24 @@
 namespace fewbit::cli {
 namespace {
 
-std::string slice_text(const PrepareSplit& split) {
+int all_ranks(const PrepareSplit& split) { return split.tensor_ranks * split.expert_ranks; }
+
+// "rank 3 of 4 (tensor 2, expert 2): experts 8 to 15 of 16, features 64 to 127 of 128"
+std::string slice_text(const PreparedManifest& manifest) {
+  const PrepareSplit& split = manifest.split;
   if (split.whole()) return "all experts whole";
-  return fmt::format("rank {} of {} (tensor {}, expert {})", split.rank,
-                     split.tensor_ranks * split.expert_ranks, split.tensor_ranks,
-                     split.expert_ranks);
+  const PreparedLayerInfo& first = manifest.layers.front();
+  const std::int64_t features =
+      std::min(first.problem.intermediate_size, first.all_features - first.first_feature);
+  return fmt::format(
+      "rank {} of {} (tensor {}, expert {}): experts {} to {} of {}, features {} to "
+      "{} of {}",
+      split.rank, all_ranks(split), split.tensor_ranks, split.expert_ranks, first.first_expert,
+      first.first_expert + first.problem.num_experts - 1, first.all_experts, first.first_feature,
+      first.first_feature + features - 1, first.all_features);
 }
 
 std::string target_text(const PreparedManifest& manifest) {
-  if (manifest.layers.empty()) return "no layers";
   const PreparedLayerInfo& first = manifest.layers.front();
   const auto alike =
       std::ranges::count(manifest.layers, first.backend, &PreparedLayerInfo::backend);
@@ -35,33 +47,125 @@ std::string target_text(const PreparedManifest& manifest) {
                      alike, counted(manifest.layers.size(), "layer"));
 }
 
-// Which backend takes its first layer on a device, or why none does.
-std::string reader_text(const PreparedModel& model, const std::string& device_text) {
-  const auto device = describe_device(device_text);
-  if (!device) return device.error().message();
-  const PreparedLayerInfo& first = model.manifest().layers.front();
-  const Backend& backend = *find_backend(first.backend);
-  if (backend.runs_here()) {
-    const auto layer = model.layer(first.layer, DType::bf16, 1, *device, {});
-    return layer ? "runs on " + layer->selection.chosen : layer.error().message();
+// What reads the layers on a device; each is asked.
+struct Readers {
+  std::vector<std::string> backends;  // each once
+  std::string unbuilt;                // what this binary lacks of one
+  std::string refusing;               // of the first layer that nothing reads: "cuda_moe"
+  std::string needs;                  // and what that refuses
+  std::optional<Error> error;         // the same
+
+  bool all() const { return !error; }
+  std::string names() const { return fmt::format("{}", fmt::join(backends, ", ")); }
+};
+
+Result<Readers> readers_on(const PreparedManifest& manifest, const DeviceInfo& device) {
+  Readers out;
+  for (const PreparedLayerInfo& layer : manifest.layers) {
+    FEWBIT_TRY(const PreparedReaders of,
+               prepared_readers(layer, layer.problem, device,
+                                {.backend = "", .engine = engine_of(layer)}));
+    if (of.error) {
+      out.refusing = layer.backend;
+      out.needs = of.needs.empty() ? of.error->what : of.needs;
+      out.error = of.error;
+      return out;
+    }
+    if (std::ranges::find(out.backends, of.selection.chosen) != out.backends.end()) continue;
+    out.backends.push_back(of.selection.chosen);
+    for (const Candidate& candidate : of.selection.candidates) {
+      if (candidate.backend == of.selection.chosen) out.unbuilt = candidate.unbuilt;
+    }
   }
-  const std::vector<Refusal> refusals = refusals_of(backend, first.problem, *device);
-  const std::string whose = fmt::format("{} of {}", backend.name, engine_name(backend.engine));
-  if (refusals.empty()) return fmt::format("read by {}; fewbit does not run it", whose);
-  return fmt::format("{} refuses it: {}", whose, refusals_text(refusals));
+  return out;
 }
 
-// The second half of the verdict.
-std::string verdict_text(const PreparedModel& model, const std::string& device) {
-  const Backend& backend = *find_backend(model.manifest().layers.front().backend);
-  if (backend.runs_here()) return reader_text(model, device);
-  return fmt::format("prepared for {} of {}, which fewbit itself does not run", backend.name,
-                     engine_name(backend.engine));
+// What the page says of a prepared model on a device.
+struct Verdict {
+  Engine engine = Engine::fewbit;
+  bool slice = false;
+  bool whole_model = false;  // eval and generate run it, on a machine that is here
+  bool described = false;
+  Readers readers;
+
+  bool own() const { return engine == Engine::fewbit; }
+  // Of a described device, that fits behind what is read there.
+  std::string unbuilt() const {
+    return readers.unbuilt.empty() ? "" : "; not built: " + readers.unbuilt;
+  }
+};
+
+// The rest of the model too, as eval and generate need it.
+bool is_whole_model(const std::filesystem::path& folder) {
+  const auto checkpoint = Checkpoint::open(folder);
+  if (!checkpoint) return false;
+  const auto config = read_model_config(*checkpoint);
+  std::error_code ignored;
+  return config && find_family(*config, "") &&
+         std::filesystem::exists(folder / "tokenizer.json", ignored);
+}
+
+Result<Verdict> verdict_of(const PreparedModel& model, const DeviceInfo& device) {
+  Verdict out;
+  const PreparedManifest& manifest = model.manifest();
+  out.engine = engine_of(manifest.layers.front());
+  out.slice = !manifest.split.whole();
+  out.described = device.described;
+  FEWBIT_TRY(out.readers, readers_on(manifest, device));
+  out.whole_model = out.own() && !out.slice && out.readers.all() && is_whole_model(model.folder());
+  return out;
+}
+
+// On a device: which backends read it, or why none does.
+std::string reader_text(const Verdict& verdict) {
+  const Readers& readers = verdict.readers;
+  const std::string of =
+      verdict.own() ? std::string() : fmt::format(" of {}", engine_name(verdict.engine));
+  if (!readers.all()) {
+    return fmt::format("{}{}{} refuses it: {}", verdict.own() ? "nothing reads it; " : "",
+                       readers.refusing, of, readers.needs);
+  }
+  if (!verdict.own()) {
+    return fmt::format("read by {}{}; fewbit does not run it", readers.names(), of);
+  }
+  const char* runs = verdict.slice ? "read by" : verdict.described ? "would run on" : "runs on";
+  return fmt::format("{} {}{}", runs, readers.names(), verdict.unbuilt());
+}
+
+// Who has a use for a slice.
+std::string user_text(const Verdict& verdict, const PrepareSplit& split) {
+  const std::string who =
+      verdict.own() ? fmt::format("a program that opens all {} ranks' and adds up their outputs",
+                                  all_ranks(split))
+                    : fmt::format("that rank of {}", engine_name(verdict.engine));
+  return fmt::format("one rank's slice, for {}; eval and generate do not run it alone", who);
+}
+
+// The second half of the result line.
+std::string result_of(const Verdict& verdict, const PreparedManifest& manifest,
+                      const std::string& machine) {
+  if (verdict.slice) {
+    return fmt::format("rank {} of {}, one rank's slice, which eval and generate do not run alone",
+                       manifest.split.rank, all_ranks(manifest.split));
+  }
+  if (!verdict.own()) {
+    return fmt::format("prepared for {} of {}, which fewbit itself does not run",
+                       manifest.layers.front().backend, engine_name(verdict.engine));
+  }
+  return verdict_text({.part = false,
+                       .whole_model = verdict.whole_model,
+                       .machine = machine,
+                       .backend = verdict.readers.all() ? verdict.readers.names() : "",
+                       .unbuilt = verdict.readers.unbuilt,
+                       .engines = {}});
 }
 
 std::string place_text(const std::string& device) { return device == "cpu" ? "here" : device; }
+std::string machine_text(const std::string& device) {
+  return device == "cpu" ? "this machine" : device;
+}
 
-Json page_json(const PreparedModel& model, const std::string& device) {
+Json page_json(const PreparedModel& model, const std::string& device, const Verdict& verdict) {
   const PreparedManifest& manifest = model.manifest();
   Json out;
   out.set("path", model.folder().string());
@@ -75,25 +179,27 @@ Json page_json(const PreparedModel& model, const std::string& device) {
   out.set("prepared_bytes", model.bytes());
   out.set("source_xxh3_128", manifest.source_hash);
   out.set("device", device);
-  out.set("here", reader_text(model, device));
+  out.set("here", reader_text(verdict));
+  out.set("runnable", verdict.whole_model && verdict.readers.unbuilt.empty());
   return out;
 }
 
-void print_page(const PreparedModel& model, const std::string& device) {
+void print_page(const PreparedModel& model, const std::string& device, const Verdict& verdict) {
   const PreparedManifest& manifest = model.manifest();
   Table table({Align::left, Align::left});
   table.add(
       {"prepared", fmt::format("{}  ({}, experts {})", model.folder().string(),
                                counted(manifest.files.size(), "file"), bytes_text(model.bytes()))});
   table.add({"target", target_text(manifest)});
-  table.add({"slice", slice_text(manifest.split)});
+  table.add({"slice", slice_text(manifest)});
+  if (verdict.slice) table.add({"use", user_text(verdict, manifest.split)});
   std::string names;
   for (const PreparedFile& file : manifest.source) {
     const bool weights = file.name.ends_with(".safetensors") || file.name.ends_with(".gguf");
     if (weights) names += (names.empty() ? "" : ", ") + file.name;
   }
   table.add({"source", fmt::format("hash {} ({})", manifest.source_hash, names)});
-  table.add({place_text(device), reader_text(model, device)});
+  table.add({place_text(device), reader_text(verdict)});
   print_out("{}", Lines{table.text(0)});
 }
 
@@ -109,22 +215,23 @@ Result<VerifyReport> verify(const PreparedCheck& check, Executor& executor) {
 }  // namespace
 
 Result<int> check_prepared(const PreparedCheck& check) {
-  FEWBIT_TRY(describe_device(check.device));
+  FEWBIT_TRY(const DeviceInfo device, describe_device(check.device));
   FEWBIT_TRY(const PreparedModel model, PreparedModel::open(check.path));
+  FEWBIT_TRY(const Verdict verdict, verdict_of(model, device));
   std::optional<VerifyReport> verified;
   if (!check.headers_only) {
     FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(0));
     FEWBIT_TRY(verified, verify(check, *pool));
   }
   if (check.json) {
-    Json out = page_json(model, check.device);
+    Json out = page_json(model, check.device, verdict);
     out.set("result", result_json({}));
     if (verified) out.set("verified_files", verified->files);
     if (!check.source.empty() && verified) out.set("verified_experts", verified->experts);
     print_json(out);
     return exit_fine;
   }
-  print_page(model, check.device);
+  print_page(model, check.device, verdict);
   if (!verified) {
     print_out("sizes and headers fit; contents were not read\n");
   } else {
@@ -137,12 +244,14 @@ Result<int> check_prepared(const PreparedCheck& check) {
         "source's\n",
         counted(verified->experts, "expert"));
   }
-  print_out("result: fine; {}\n", verdict_text(model, check.device));
+  print_out("result: fine; {}\n", result_of(verdict, model.manifest(), machine_text(check.device)));
   return exit_fine;
 }
 
 Result<int> inspect_prepared(const std::string& path, const CommonOptions& options) {
+  FEWBIT_TRY(const DeviceInfo device, describe_device("cpu"));
   FEWBIT_TRY(const PreparedModel model, PreparedModel::open(path));
+  FEWBIT_TRY(const Verdict verdict, verdict_of(model, device));
   Json layers{Json::Array{}};
   Table table({Align::left, Align::left, Align::left, Align::left, Align::right});
   table.add({"layer", "buffer", "layout", "made from", "bytes"});
@@ -163,34 +272,18 @@ Result<int> inspect_prepared(const std::string& path, const CommonOptions& optio
     }
   }
   if (options.json) {
-    Json out = page_json(model, "cpu");
+    Json out = page_json(model, "cpu", verdict);
     out.set("buffers", layers);
     print_json(out);
     return exit_fine;
   }
-  print_page(model, "cpu");
+  print_page(model, "cpu", verdict);
   print_out("\n{}", Lines{table.text()});
   return exit_fine;
 }
 
-Result<MoeProblem> prepared_problem(const std::string& path, int layer,
-                                    std::optional<DType> activation_dtype) {
-  FEWBIT_TRY(const PreparedManifest manifest, read_manifest(path));
-  for (const PreparedLayerInfo& info : manifest.layers) {
-    if (layer >= 0 && info.layer != layer) continue;
-    MoeProblem problem = info.problem;
-    problem.activation_dtype = activation_dtype.value_or(problem.activation_dtype);
-    return problem;
-  }
-  return Error{ErrorCode::not_found,
-               fmt::format("no routed experts of layer {} among {} prepared layers", layer,
-                           manifest.layers.size()),
-               path};
-}
-
-Result<std::string> prepared_line(const std::string& path) {
-  FEWBIT_TRY(const PreparedManifest manifest, read_manifest(path));
-  return fmt::format("{}; {}", target_text(manifest), slice_text(manifest.split));
+std::string prepared_line(const PreparedManifest& manifest) {
+  return fmt::format("{}; {}", target_text(manifest), slice_text(manifest));
 }
 
 }  // namespace fewbit::cli

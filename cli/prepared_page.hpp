@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "prepared/manifest.hpp"
 
 namespace fewbit::cli {
 
@@ -19,10 +20,7 @@ struct PreparedCheck {
 Result<int> check_prepared(const PreparedCheck& check);
 // Every layer with its buffers.
 Result<int> inspect_prepared(const std::string& path, const CommonOptions& options);
-// The problem of a layer, -1 for the first. Error not_found lists how many there are.
-Result<MoeProblem> prepared_problem(const std::string& path, int layer,
-                                    std::optional<DType> activation_dtype);
-// "prepared for cpu_avx512 (cpu_f4_lane16, …), whole"
-Result<std::string> prepared_line(const std::string& path);
+// "prepared for cpu_avx512 (cpu_f4_lane16, …), 6 of 6 layers; all experts whole"
+std::string prepared_line(const PreparedManifest& manifest);
 
 }  // namespace fewbit::cli

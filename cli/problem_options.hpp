@@ -15,12 +15,14 @@ void add_device_option(CLI::App& command, DeviceOption& option);
 void add_exchange_option(CLI::App& command, std::string& exchange);
 
 struct SpreadOptions {
-  std::string engine = "fewbit";
+  std::string engine;  // empty: fewbit, of a prepared model that of its backend
   std::string exchange = "none";
   int tensor = 1;
   int expert = 1;
 
-  Result<Engine> engine_asked() const { return engine_from_name(engine); }
+  Result<Engine> engine_asked() const {
+    return engine_from_name(engine.empty() ? "fewbit" : engine);
+  }
   Result<Parallel> parallel() const;
 };
 void add_spread_options(CLI::App& command, SpreadOptions& options);

@@ -25,12 +25,36 @@ std::string verdict_text(const RunVerdict& verdict) {
     return fmt::format("fewbit can't run it on {}{}", verdict.machine, engines_text(verdict));
   }
   const char* slow = verdict.backend == reference ? " (exact, not fast)" : "";
+  const std::string not_this =
+      verdict.unbuilt.empty() ? "" : "; not this binary: not built: " + verdict.unbuilt;
   if (verdict.whole_model) {
-    return fmt::format("fewbit runs it on {}, experts on {}{}", verdict.machine, verdict.backend,
-                       slow);
+    return fmt::format("fewbit runs it on {}, experts on {}{}{}", verdict.machine, verdict.backend,
+                       slow, not_this);
   }
-  return fmt::format("fewbit runs its experts on {} with {}{}, but not the whole model",
-                     verdict.machine, verdict.backend, slow);
+  return fmt::format("fewbit runs its experts on {} with {}{}, but not the whole model{}",
+                     verdict.machine, verdict.backend, slow, not_this);
+}
+
+void set_backend(const Selection& selection, RunVerdict& verdict) {
+  verdict.backend = selection.chosen;
+  for (const Candidate& candidate : selection.candidates) {
+    if (candidate.backend == selection.chosen) verdict.unbuilt = candidate.unbuilt;
+  }
+}
+
+std::string candidate_text(const Candidate& candidate, const Selection& selection) {
+  if (candidate.refusals.empty()) {
+    const bool chosen = candidate.backend == selection.chosen;
+    return (chosen ? "chosen, " + selection.numerics : "can run it") +
+           (candidate.unbuilt.empty() ? "" : "; not built: " + candidate.unbuilt);
+  }
+  std::string text;
+  for (const Refusal& r : candidate.refusals) {
+    text += fmt::format("{}{}: needs {}, has {}",
+                        text.empty() ? "refused: " : "\n                        ",
+                        reason_name(r.reason), r.needs, r.has);
+  }
+  return text;
 }
 
 Json verdict_json(const RunVerdict& verdict) {
@@ -43,6 +67,7 @@ Json verdict_json(const RunVerdict& verdict) {
   }
   Json out;
   out.set("fewbit_backend", verdict.backend.empty() ? Json(nullptr) : Json(verdict.backend));
+  if (!verdict.unbuilt.empty()) out.set("unbuilt", verdict.unbuilt);
   out.set("reference_only", verdict.backend == reference);
   out.set("whole_model", verdict.whole_model);
   out.set("part_of_model", verdict.part);

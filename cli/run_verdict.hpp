@@ -15,6 +15,7 @@ struct RunVerdict {
   bool whole_model = false;  // eval and generate run it
   std::string machine;       // "this machine", "sm_90"
   std::string backend;       // of fewbit, for the experts; empty: none
+  std::string unbuilt;       // what this binary lacks of it, on a described machine
   struct Other {
     std::string engine;
     std::string backend;
@@ -25,5 +26,10 @@ struct RunVerdict {
 // "runs here", "fewbit can't run it on this machine; vLLM would choose marlin".
 std::string verdict_text(const RunVerdict& verdict);
 Json verdict_json(const RunVerdict& verdict);
+// What a selection of fewbit's own backends has chosen.
+void set_backend(const Selection& selection, RunVerdict& verdict);
+// "chosen, bf16 activations, f32 accumulation", "refused: isa: needs avx512, has avx2", one need a
+// line.
+std::string candidate_text(const Candidate& candidate, const Selection& selection);
 
 }  // namespace fewbit::cli

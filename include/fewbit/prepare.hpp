@@ -126,8 +126,9 @@ class PreparedModel {
     Selection selection;
   };
   // Runs from the mapped file. A backend other than the one it was prepared for may open it when
-  // its plan is the same in every buffer. Errors: not_found (layer), unsupported (no backend that
-  // runs here reads these layouts: names both).
+  // its plan is the same in every buffer. Of a slice it is that rank's share: its outputs are added
+  // to the other tensor ranks'. Errors: not_found (layer), unsupported (no backend reads these
+  // layouts on the device, with what is needed; a GPU that is only described; no code for it here).
   Result<Layer> layer(int number, DType activation_dtype, std::int64_t max_tokens,
                       const DeviceInfo& device, const SelectOptions& options) const;
 

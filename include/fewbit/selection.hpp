@@ -55,13 +55,17 @@ struct DeviceInfo {
   std::uint64_t shared_memory_bytes = 0;  // that one thread block can have
   // What this binary holds code for: "generic", "avx2", "sm_90a" …
   std::vector<std::string> built_for;
+  // A machine that is only described: backends are chosen for it and layers prepared by rules
+  // alone, as if this binary held code for all; a layer is run only by code that it does hold.
+  bool described = false;
 };
 // This machine, detected once; FEWBIT_ISA applied. Error: FEWBIT_ISA unknown, or above the machine.
 Result<DeviceInfo> detect_cpu();
 // "cpu" (this machine), "cuda" (its first CUDA device), "cpu:generic", "cpu:neon", "cpu:avx2",
 // "cpu:avx512", "cpu:amx"; "sm_75" to "sm_121" with the public figures of a card of that
-// capability, "sm_120:cuda12.8" with a CUDA version too; "xpu"; case does not count. Errors:
-// invalid_argument lists them; unsupported: no CUDA device here.
+// capability, "sm_120:cuda12.8" with a CUDA version too; "xpu"; case does not count. All but the
+// first two are described: no driver is asked. Errors: invalid_argument lists them; unsupported: no
+// CUDA device here.
 Result<DeviceInfo> describe_device(std::string_view text);
 
 enum class RouterWeightSide { output, input };
@@ -144,6 +148,7 @@ enum class Reason {
   routing,     // routing method, top-k, expert map, router weight side
   parallel,    // token exchange, expert parallel
   engine,      // another engine than the one asked for
+  layout,      // experts prepared in another form
 };
 const char* reason_name(Reason reason);
 
@@ -164,6 +169,9 @@ struct Candidate {
   std::string backend;
   std::vector<Refusal> refusals;  // empty: it can run the layer
   std::string only_forced;        // not empty: chosen only when asked for by name, and why
+  // Not empty: it can run the layer on a described device, but this binary can't: "needs code for
+  // sm_90a, has generic, avx2".
+  std::string unbuilt;
   // Not empty: the layer is described only; `prepare` writes nothing for this backend, and why.
   std::string unprepared;
 };
@@ -194,7 +202,7 @@ struct BackendDescription {
   std::string name;
   std::string summary;
   bool built = false;              // this binary holds it
-  bool usable = false;             // and this device can run it
+  bool usable = false;             // this device can run it; unless described, with this binary
   bool preparable = false;         // prepare writes for it
   std::string layout;              // names of all that prepare may write; else why there are none
   Engine engine = Engine::fewbit;  // whose kernels read that

@@ -127,6 +127,7 @@ DeviceInfo described_gpu(const NamedGpu& gpu) {
   device.shared_memory_bytes = gpu.shared_kib * kib;
   device.memory_bytes = gpu.memory_gib * kib * kib * kib;
   device.built_for = built_for();
+  device.described = true;
   return device;
 }
 
@@ -139,6 +140,7 @@ DeviceInfo described_xpu() {
   device.shared_memory_bytes = 128 * kib;
   device.memory_bytes = 12 * kib * kib * kib;
   device.built_for = built_for();
+  device.described = true;
   return device;
 }
 
@@ -236,6 +238,7 @@ Result<DeviceInfo> describe_known_device(std::string_view asked) {
       device.cpu = features_of_level(*level);
       device.isa = *level;
       device.built_for = built_for();
+      device.described = true;
       return device;
     }
   }

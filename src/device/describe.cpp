@@ -8,10 +8,12 @@ namespace {
 
 // With what the binary holds for CPUs; what it holds for cards is added by the caller.
 Result<DeviceInfo> first_card() {
-  FEWBIT_TRY(const int cards, device::count());
-  if (cards == 0) {
+  constexpr const char* where = "device cuda";
+  const Result<int> cards = device::count();
+  if (!cards) return Error{cards.error().code, cards.error().what, where};
+  if (*cards == 0) {
     return Error{ErrorCode::unsupported,
-                 "there is no CUDA device here: no card, or no driver for it", "device cuda"};
+                 "there is no CUDA device here: no card, or no driver for it", where};
   }
   FEWBIT_TRY(const DeviceInfo any_cpu, describe_known_device("cpu:generic"));
   FEWBIT_TRY(DeviceInfo card, device::info(0));

@@ -9,7 +9,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/quote.hpp"
 #include "prepared/deal_layer.hpp"
 #include "prepared/plan_rest.hpp"
 #include "prepared/source_expert.hpp"
@@ -83,7 +82,6 @@ class Planner {
     add_tasks();
     FEWBIT_TRY(plan_.sources, source_files(source_, again_ == nullptr ? std::vector<std::string>()
                                                                       : source_names(*again_)));
-    FEWBIT_TRY(check_names());
     identify_job();
     return std::move(plan_);
   }
@@ -186,23 +184,6 @@ class Planner {
                  fmt::format("{} is {}not preparable: {}{}", layer.backend->name,
                              layer.backend->runs_here() ? "" : "described, ", reason, expert),
                  problem.where};
-  }
-
-  // A side file must not take the place of what is packed.
-  Result<void> check_names() const {
-    for (std::size_t i = 0; i < plan_.files(); ++i) {
-      const std::string name = plan_.file_name(i);
-      const std::string first = name.substr(0, name.find('/'));
-      const auto at = std::ranges::find_if(plan_.sources, [&](const SourceFile& file) {
-        return !file.weights && file.name == first;
-      });
-      if (at == plan_.sources.end()) continue;
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("the source has a file {}, where prepare writes {}", quote(first),
-                               quote(name)),
-                   at->path.string()};
-    }
-    return {};
   }
 
   // All tensors but those of the experts.

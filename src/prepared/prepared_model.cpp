@@ -11,7 +11,9 @@
 #include "fewbit/prepare.hpp"
 #include "prepared/layer_file.hpp"
 #include "prepared/manifest.hpp"
+#include "prepared/prepared_readers.hpp"
 #include "select/backend.hpp"
+#include "select/select.hpp"
 
 namespace fewbit {
 namespace {
@@ -56,16 +58,6 @@ Result<void> check_layer(const PreparedLayerInfo& layer, const MappedFile& file,
                   "bytes, {} of them header",
                   file.bytes().size(), layer.layer, manifest_name, planned.bytes, header.size()),
       file.path().string()};
-}
-
-// The backends that may try, in order: a forced one alone.
-std::vector<std::string> readers(const Selection& selection) {
-  if (selection.forced) return {selection.chosen};
-  std::vector<std::string> names;
-  for (const Candidate& candidate : selection.candidates) {
-    if (candidate.refusals.empty()) names.push_back(candidate.backend);
-  }
-  return names;
 }
 
 }  // namespace
@@ -126,25 +118,12 @@ Result<PreparedModel::Layer> PreparedModel::layer(int number, DType activation_d
   MoeProblem problem = at->problem;
   problem.activation_dtype = activation_dtype;
   problem.max_tokens = max_tokens;
-  FEWBIT_TRY(Selection selection, select_backend(problem, device, options));
+  FEWBIT_TRY(PreparedReaders readers, prepared_readers(*at, problem, device, options));
+  if (readers.error) return *readers.error;
+  FEWBIT_TRY(const Backend* backend, selected_backend(readers.selection, problem, device));
   const PreparedMemory& memory = state_->memory[static_cast<std::size_t>(at - layers.begin())];
-  std::string refused;
-  for (const std::string& name : readers(selection)) {
-    const Backend& backend = *find_backend(name);
-    if (backend.open_moe == nullptr) continue;
-    auto opened = backend.open_moe(problem, at->plan, memory);
-    if (opened) {
-      selection.chosen = name;
-      return Layer{MoeLayer(problem, *std::move(opened)), std::move(selection)};
-    }
-    if (opened.error().code != ErrorCode::inconsistent) return opened.error();
-    refused += fmt::format("{}{}: {}", refused.empty() ? "" : "; ", name, opened.error().what);
-  }
-  return Error{
-      ErrorCode::unsupported,
-      fmt::format("prepared for backend {} ({}), which no other can read here: {}", at->backend,
-                  layouts_text(at->plan), refused.empty() ? "none runs it" : refused),
-      problem.where};
+  FEWBIT_TRY(auto opened, backend->open_moe(problem, at->plan, memory));
+  return Layer{MoeLayer(problem, std::move(opened)), std::move(readers.selection)};
 }
 
 }  // namespace fewbit

@@ -67,8 +67,9 @@ struct Backend {
   // Calls for different experts run at once. Errors: invalid_argument (parts unlike the plan).
   Result<void> (*pack_expert)(const MoeProblem&, const MoePlan&, const ExpertWeights&,
                               ExpertSpans to);
-  // Error inconsistent when the plan is not this backend's own for the problem: a buffer of another
-  // layout, scale format or source is never read. Reads no more than at_open buffers.
+  // Error inconsistent when the plan is not this backend's own for the problem (check_plan): a
+  // buffer of another layout, scale format or source is never read. Reads no more than at_open
+  // buffers.
   // No function: prepared for another engine, not run here.
   Result<std::unique_ptr<PreparedMoe>> (*open_moe)(const MoeProblem&, const MoePlan&,
                                                    PreparedMemory);
@@ -100,6 +101,10 @@ struct Backend {
   // unpack_expert; no function: nothing of them can be had back.
   Result<void> (*undo_expert)(const MoeProblem&, const MoePlan&, const ExpertWeights&,
                               ConstExpertSpans from) = nullptr;
+
+  // What open_moe asks of a plan, without a device and without weights: error inconsistent. No
+  // function: it does not run here.
+  Result<void> (*check_plan)(const MoeProblem&, const MoePlan&) = nullptr;
 
   // Prepares a layer in memory by itself, with what plan_moe and pack_expert would give. No
   // function: prepare_moe() does it with those.

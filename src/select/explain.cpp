@@ -70,6 +70,9 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
     fmt::format_to(std::back_inserter(text), "    {}: needs {}, has {}\n",
                    reason_name(refusal.reason), refusal.needs, refusal.has);
   }
+  if (candidate.refusals.empty() && !candidate.unbuilt.empty()) {
+    fmt::format_to(std::back_inserter(text), "    not built: {}\n", candidate.unbuilt);
+  }
   if (candidate.refusals.empty() && !candidate.unprepared.empty()) {
     fmt::format_to(std::back_inserter(text), "    {}not preparable: {}\n",
                    selection.engine == Engine::fewbit ? "" : "described, ", candidate.unprepared);
@@ -78,7 +81,12 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
 }
 
 std::string chosen_text(const Selection& selection) {
-  if (!selection.chosen.empty()) return selection.chosen + (selection.forced ? ", forced" : "");
+  if (!selection.chosen.empty()) {
+    const auto of = std::ranges::find(selection.candidates, selection.chosen, &Candidate::backend);
+    const bool here = of == selection.candidates.end() || of->unbuilt.empty();
+    return selection.chosen + (selection.forced ? ", forced" : "") +
+           (here ? "" : "; this binary prepares for it, but can't run it: see not built");
+  }
   // One that is chosen by itself was not: another one was forced.
   for (const Candidate& c : selection.candidates) {
     if (c.refusals.empty() && c.only_forced.empty()) return "none: the forced one can't run it";

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "core/device_info.hpp"
 #include "core/environment.hpp"
 #include "core/nearest.hpp"
 #include "core/quote.hpp"
@@ -15,15 +17,25 @@
 namespace fewbit {
 namespace {
 
-void add_not_built(const Backend& backend, const DeviceInfo& device,
-                   std::vector<Refusal>& refusals) {
-  if (!backend.runs_here()) return;
+// What this binary lacks of a backend.
+std::optional<Refusal> not_built(const Backend& backend, const DeviceInfo& device) {
   const auto& built = device.built_for;
-  const bool said = std::ranges::any_of(
-      refusals, [](const Refusal& refusal) { return refusal.reason == Reason::not_built; });
-  if (said || std::ranges::find(built, backend.built_for) != built.end()) return;
-  refusals.push_back({Reason::not_built, fmt::format("code for {}", backend.built_for),
-                      built.empty() ? "none" : fmt::format("{}", fmt::join(built, ", "))});
+  const bool holds = std::ranges::find(built, backend.built_for) != built.end();
+  if (!backend.runs_here() || holds) return std::nullopt;
+  return Refusal{Reason::not_built, fmt::format("code for {}", backend.built_for),
+                 built.empty() ? "none" : fmt::format("{}", fmt::join(built, ", "))};
+}
+
+std::vector<Refusal> with_not_built(std::vector<Refusal> refusals, const Backend& backend,
+                                    const DeviceInfo& device) {
+  if (const auto lacks = not_built(backend, device)) refusals.push_back(*lacks);
+  return refusals;
+}
+
+// Of a device that is only asked about.
+std::string unbuilt_text(const Backend& backend, const DeviceInfo& device) {
+  const auto lacks = device.described ? not_built(backend, device) : std::nullopt;
+  return lacks ? fmt::format("needs {}, has {}", lacks->needs, lacks->has) : "";
 }
 
 std::vector<std::string> names_of(Engine engine) {
@@ -124,6 +136,7 @@ Result<Selection> examine(const Problem& problem, const DeviceInfo& device, Engi
     selection.candidates.push_back({.backend = ranked.backend->name,
                                     .refusals = refusals(*ranked.backend),
                                     .only_forced = ranked.only_forced,
+                                    .unbuilt = unbuilt_text(*ranked.backend, device),
                                     .unprepared = why_unprepared(*ranked.backend, problem)});
   }
   return selection;
@@ -167,7 +180,11 @@ Result<const Backend*> selected(const Selection& selection, const Problem& probl
   if (backend == nullptr || !backend->runs_here()) {
     return unknown_backend(Engine::fewbit, selection.chosen, problem.where);
   }
-  const std::vector<Refusal> refusals = refusals_of(*backend, problem, device);
+  std::vector<Refusal> refusals = refusals_of(*backend, problem, device);
+  if (device.described) refusals = with_not_built(std::move(refusals), *backend, device);
+  if (device.described && device.kind != DeviceKind::cpu) {
+    refusals.push_back({Reason::device, "a device that is here", device_label(device)});
+  }
   if (!refusals.empty()) return refused(selection.chosen, refusals, problem.where);
   return backend;
 }
@@ -177,15 +194,15 @@ Result<const Backend*> selected(const Selection& selection, const Problem& probl
 std::vector<Refusal> refusals_of(const Backend& backend, const MoeProblem& problem,
                                  const DeviceInfo& device) {
   std::vector<Refusal> refusals = backend.moe_refusals(problem, device);
-  add_not_built(backend, device, refusals);
-  return refusals;
+  if (device.described) return refusals;
+  return with_not_built(std::move(refusals), backend, device);
 }
 
 std::vector<Refusal> refusals_of(const Backend& backend, const LinearProblem& problem,
                                  const DeviceInfo& device) {
   std::vector<Refusal> refusals = backend.linear_refusals(problem, device);
-  add_not_built(backend, device, refusals);
-  return refusals;
+  if (device.described) return refusals;
+  return with_not_built(std::move(refusals), backend, device);
 }
 
 std::string refusals_text(const std::vector<Refusal>& refusals) {
@@ -219,6 +236,8 @@ const char* reason_name(Reason reason) {
       return "parallel";
     case Reason::engine:
       return "engine";
+    case Reason::layout:
+      return "layout";
   }
   return "unknown";
 }
@@ -257,6 +276,11 @@ Result<Selection> select_spread(const MoeProblem& whole, const Parallel& paralle
                                 const DeviceInfo& device, const SelectOptions& options) {
   FEWBIT_TRY(Selection selection, examine_spread(whole, parallel, device, options.engine));
   return choose_from(std::move(selection), whole, options);
+}
+
+Result<Selection> choose_backend(Selection examined, const MoeProblem& problem,
+                                 const SelectOptions& options) {
+  return choose_from(std::move(examined), problem, options);
 }
 
 Result<Selection> select_backend(const MoeProblem& problem, const DeviceInfo& device,

@@ -11,7 +11,8 @@
 
 namespace fewbit {
 
-// A backend's own refusals, and one when this binary holds no code for it.
+// A backend's own refusals, and one when this binary holds no code for it; of a described device
+// only its own: what is asked there is no matter of this binary.
 std::vector<Refusal> refusals_of(const Backend& backend, const MoeProblem& problem,
                                  const DeviceInfo& device);
 std::vector<Refusal> refusals_of(const Backend& backend, const LinearProblem& problem,
@@ -31,6 +32,10 @@ Result<void> check_backend_variable();
 Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& device,
                                    Engine engine = Engine::fewbit);
 
+// The choice among candidates that were examined. Errors as select_backend's.
+Result<Selection> choose_backend(Selection examined, const MoeProblem& problem,
+                                 const SelectOptions& options);
+
 // The backend for every rank of a layer that is spread over ranks: what any rank's share refuses,
 // with the features dealt as each backend needs (rank_problem.hpp). Errors: as examine_backends and
 // select_backend; invalid_argument: sizes that can't be dealt to so many ranks.
@@ -43,7 +48,8 @@ Result<Selection> select_spread(const MoeProblem& whole, const Parallel& paralle
 Result<Selection> select_linear_backend(const LinearProblem& problem, const DeviceInfo& device,
                                         const SelectOptions& options);
 
-// The selected backend, asked once more: a selection made for another problem or device is refused.
+// The selected backend, asked once more, by what running needs: code in this binary, and a GPU that
+// is here. A selection made for another problem or device is refused.
 // Errors: invalid_argument (unknown name), unsupported (its refusals).
 Result<const Backend*> selected_backend(const Selection& selection, const MoeProblem& problem,
                                         const DeviceInfo& device);

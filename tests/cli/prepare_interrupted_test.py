@@ -60,23 +60,23 @@ class Interrupted(Scratch):
         shutil.rmtree(self.partial, ignore_errors=True)
         self.journal.unlink(missing_ok=True)
         largest = max(path.stat().st_size for path in source.iterdir())
-        (source / "large.txt").write_bytes(bytes(2 * largest))
+        (source / "LICENSE-large.txt").write_bytes(bytes(2 * largest))
         try:
-            self.expect_error("large.txt", args=("prepare", source, "-o", self.out),
+            self.expect_error("LICENSE-large.txt", args=("prepare", source, "-o", self.out),
                               limit=largest + 65536)
         finally:
-            (source / "large.txt").unlink()
+            (source / "LICENSE-large.txt").unlink()
         text = self.journal.read_text()
         head, _, rest = text.partition("\n")
         job = json.loads(head)
-        job["job"] = {key: value for key, value in job["job"].items() if "large.txt" not in key}
+        job["job"] = {key: value for key, value in job["job"].items() if "LICENSE-large.txt" not in key}
         # By their numbers, experts last: threads end in any order.
         lines = sorted(rest.splitlines(True), key=lambda line: int(line.split()[0]))
         return json.dumps(job) + "\n" + "".join(lines)
 
     def as_finished(self, finished, journal):
         """An unfinished output with these bytes."""
-        (self.partial / "large.txt").unlink(missing_ok=True)
+        (self.partial / "LICENSE-large.txt").unlink(missing_ok=True)
         for name, data in finished.items():
             if name.endswith(".safetensors"):
                 (self.partial / name).parent.mkdir(exist_ok=True)

@@ -139,14 +139,15 @@ class BadSource(Scratch):
                     global_scale=lambda rng: float("nan"))
         self.refused(source, "in the source:", "weight_scale_2")
 
-    def test_a_file_in_the_place_of_what_is_written_is_refused(self):
+    def test_a_text_of_the_source_is_in_no_ones_way(self):
         source = self.writable_model()
         (source / "prepared").write_text("notes")
-        self.refused(source, 'has a file "prepared", where prepare writes "prepared/layer-00000')
+        self.prepared(source=source)
+        self.assertIn("prepared/layer-00000.safetensors", content(self.out))
 
     def test_a_name_that_is_no_text_is_refused(self):
         source = self.writable_model()
-        (source / os.fsdecode(b"caf\xe9.txt")).write_text("notes")
+        (source / os.fsdecode(b"license-caf\xe9.txt")).write_text("of the weights")
         self.refused(source, "is no UTF-8", "caf")
 
     def test_a_prepared_model_is_no_source(self):

@@ -13,6 +13,7 @@
 #include "fewbit/prepare.hpp"
 #include "model/tiny_model.hpp"
 #include "prepared/manifest.hpp"
+#include "prepared/prepared_readers.hpp"
 #include "prepared/source_files.hpp"
 
 namespace fewbit {
@@ -202,6 +203,31 @@ TEST_F(PrepareCheckpoint, TextsOfTheSourceStayThere) {
   const auto differs = verify_prepared(folder_ / "out", &changed, nullptr, *pool);
   ASSERT_FALSE(differs);
   EXPECT_NE(differs.error().what.find("not the source"), std::string::npos);
+}
+
+// Whatever this binary holds: packing is plain code. What is only described runs nothing.
+TEST_F(PrepareCheckpoint, IsForADescribedDeviceAndReadByItsRules) {
+  PrepareOptions options;
+  options.device = *describe_device("cpu:neon");
+  const auto report = prepare("out", options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->backend, "cpu_neon");
+  const PreparedModel model = *PreparedModel::open(folder_ / "out");
+  const PreparedLayerInfo& layer = model.manifest().layers.front();
+  const auto readers = prepared_readers(layer, layer.problem, *options.device, {});
+  ASSERT_TRUE(readers);
+  EXPECT_EQ(readers->selection.chosen, "cpu_neon");
+  const auto card = prepared_readers(layer, layer.problem, *describe_device("sm_90"), {});
+  ASSERT_TRUE(card && card->error);
+  EXPECT_EQ(card->needs, "device: needs a CPU, has CUDA device described sm_90 (H100)");
+  const auto opened = model.layer(layer.layer, DType::bf16, 1, *describe_device("sm_90"), {});
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::unsupported);
+  EXPECT_NE(opened.error().what.find(card->needs), std::string::npos) << opened.error().what;
+  const auto forced = prepared_readers(layer, layer.problem, *options.device, {"cuda_moe"});
+  ASSERT_TRUE(forced && forced->error);
+  EXPECT_NE(forced->needs.find("layout: needs experts prepared for cuda_moe"), std::string::npos)
+      << forced->needs;
 }
 
 // Models of before hold every small file.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "fewbit/selection.hpp"
@@ -212,6 +213,30 @@ TEST(Explain, ShowsTheLayerEveryCandidateEveryReasonAndTheVariants) {
   }
   for (const char* tokens : {"  1 token ", " 16 tokens", "512 tokens"}) {
     EXPECT_THAT(text, HasSubstr(tokens));
+  }
+}
+
+// A machine that is only asked about is not refused for what this binary was built without, but
+// nothing is run there.
+TEST(DescribedDevice, IsAnsweredByItsOwnRules) {
+  for (DeviceInfo device : {*describe_device("sm_90"), *describe_device("cpu:neon")}) {
+    device.built_for = {"generic"};
+    const auto selection = select_backend(good_problem(), device);
+    ASSERT_TRUE(selection) << selection.error().message();
+    const bool card = device.kind == DeviceKind::cuda;
+    EXPECT_EQ(selection->chosen, card ? "cuda_moe" : "cpu_neon");
+    const auto chosen =
+        std::ranges::find(selection->candidates, selection->chosen, &Candidate::backend);
+    EXPECT_EQ(chosen->unbuilt,
+              card ? "needs code for sm_90a, has generic" : "needs code for neon, has generic");
+    EXPECT_THAT(explain(good_problem(), device, *selection),
+                HasSubstr("not built: " + chosen->unbuilt));
+    const auto run = selected_backend(*selection, good_problem(), device);
+    ASSERT_FALSE(run);
+    EXPECT_THAT(run.error().what, HasSubstr("not built: " + chosen->unbuilt));
+    device.described = false;
+    const auto real = select_backend(good_problem(), device);
+    EXPECT_TRUE(!real || real->chosen != selection->chosen);
   }
 }
 

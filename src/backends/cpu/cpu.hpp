@@ -23,6 +23,8 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to);
 Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& plan,
                                     ConstExpertSpans from);
+// Error inconsistent: the first difference from the plan of the problem.
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan);
 Result<std::unique_ptr<PreparedMoe>> open_moe(const Kernels& kernels, const MoeProblem& problem,
                                               const MoePlan& plan, PreparedMemory memory);
 // Errors: invalid_argument (sizes), limit (memory).

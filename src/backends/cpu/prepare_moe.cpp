@@ -285,10 +285,14 @@ Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& pl
   return expert;
 }
 
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
+  FEWBIT_TRY(const MoePlan own, plan_moe(problem));
+  return check_same_plan(own, plan, problem.where);
+}
+
 Result<std::unique_ptr<PreparedMoe>> open_moe(const Kernels& kernels, const MoeProblem& problem,
                                               const MoePlan& plan, PreparedMemory memory) {
-  FEWBIT_TRY(const MoePlan own, plan_moe(problem));
-  FEWBIT_TRY(check_same_plan(own, plan, problem.where));
+  FEWBIT_TRY(check_plan(problem, plan));
   FEWBIT_TRY(check_memory(plan, memory, problem.where));
   std::vector<Expert> experts;
   experts.reserve(memory.experts.size());

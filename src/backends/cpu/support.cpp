@@ -21,10 +21,6 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
     refusals.push_back({Reason::device, "a CPU", device_label(device)});
     return;
   }
-  if (std::ranges::find(device.built_for, isa_name(level)) == device.built_for.end()) {
-    refusals.push_back({Reason::not_built, fmt::format("{} kernels", isa_name(level)),
-                        fmt::format("a binary with {}", fmt::join(device.built_for, ", "))});
-  }
   if (!isa_includes(device.isa, level)) {
     refusals.push_back({Reason::isa, isa_name(level), isa_name(device.isa)});
   }
@@ -113,6 +109,7 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
           },
       .variant = level == IsaLevel::amx ? tile_variant : variant,
       .packed_bytes = Matrix::packed_bytes,
+      .check_plan = check_plan,
   };
 }
 

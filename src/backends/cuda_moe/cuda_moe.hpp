@@ -28,6 +28,8 @@ Dims half2(const MoeProblem& problem);
 Result<MoePlan> plan_moe(const MoeProblem& problem);
 Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to);
+// Error inconsistent: the first difference from the plan of the problem.
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan);
 Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,
                                               PreparedMemory memory);
 // Packs on the device, one expert's rows beside what is prepared.

@@ -116,8 +116,7 @@ class Filler {
 
 Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,
                                               PreparedMemory memory) {
-  FEWBIT_TRY(const MoePlan own, plan_moe(problem));
-  FEWBIT_TRY(check_same_plan(own, plan, problem.where));
+  FEWBIT_TRY(check_plan(problem, plan));
   FEWBIT_TRY(check_memory(plan, memory, problem.where));
   FEWBIT_TRY(Filler filler, Filler::create(problem));
   const auto count = static_cast<std::size_t>(bias_count(problem));

@@ -160,6 +160,11 @@ Result<MoePlan> plan_moe(const MoeProblem& problem) {
   return plan;
 }
 
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
+  FEWBIT_TRY(const MoePlan own, plan_moe(problem));
+  return check_same_plan(own, plan, problem.where);
+}
+
 Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to) {
   const auto span = [&](const char* name) {

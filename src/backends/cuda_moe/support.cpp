@@ -173,6 +173,7 @@ const Backend cuda_moe_backend{
     .prepare_linear = cuda::prepare_linear,
     .variant = cuda::variant,
     .packed_bytes = cuda::matrix_bytes,
+    .check_plan = cuda::check_plan,
     .prepare_moe = cuda::prepare_on_device,
 };
 

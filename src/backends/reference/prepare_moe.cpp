@@ -78,26 +78,6 @@ bool is_bias(const MoeProblem& problem, const PlannedBuffer& buffer) {
   return false;
 }
 
-// Every buffer is a canonical part, a bias, or the global scales.
-Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
-  ExpertWeights any;
-  any.gate.emplace();
-  for (const PlannedBuffer& buffer : plan.buffers) {
-    const bool globals = buffer.name == globals_name && buffer.use == BufferUse::at_open &&
-                         buffer.dtype == DType::f32 && buffer.expert_bytes == 3 * sizeof(float);
-    const bool bias = is_bias(problem, buffer);
-    const bool part =
-        buffer.use == BufferUse::verbatim && canonical_part(any, buffer.name) != nullptr;
-    if (buffer.layout != "row_major" || !(globals || part || bias)) {
-      return foreign(buffer, problem.where);
-    }
-  }
-  if (plan.find(globals_name) == nullptr) {
-    return Error{ErrorCode::inconsistent, std::string("no buffer ") + globals_name, problem.where};
-  }
-  return {};
-}
-
 Result<QuantizedTensor> open_matrix(const MoeProblem& problem, const MoePlan& plan,
                                     std::size_t matrix, ConstExpertSpans from) {
   QuantizedTensor tensor;
@@ -191,6 +171,25 @@ Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& pl
     std::memcpy(bias.data(), share.data(), share.size());
   }
   return expert;
+}
+
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
+  ExpertWeights any;
+  any.gate.emplace();
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    const bool globals = buffer.name == globals_name && buffer.use == BufferUse::at_open &&
+                         buffer.dtype == DType::f32 && buffer.expert_bytes == 3 * sizeof(float);
+    const bool bias = is_bias(problem, buffer);
+    const bool part =
+        buffer.use == BufferUse::verbatim && canonical_part(any, buffer.name) != nullptr;
+    if (buffer.layout != "row_major" || !(globals || part || bias)) {
+      return foreign(buffer, problem.where);
+    }
+  }
+  if (plan.find(globals_name) == nullptr) {
+    return Error{ErrorCode::inconsistent, std::string("no buffer ") + globals_name, problem.where};
+  }
+  return {};
 }
 
 Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,

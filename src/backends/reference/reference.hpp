@@ -19,6 +19,8 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
                          const ExpertWeights& expert, ExpertSpans to);
 Result<ExpertWeights> unpack_expert(const MoeProblem& problem, const MoePlan& plan,
                                     ConstExpertSpans from);
+// Error inconsistent: a buffer that is no canonical part, bias or global scale.
+Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan);
 Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const MoePlan& plan,
                                               PreparedMemory memory);
 Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,

@@ -86,6 +86,7 @@ const Backend reference_backend{
     .variant = variant,
     .accumulation = "f64",
     .check_prepare = check_prepare,
+    .check_plan = reference::check_plan,
 };
 
 }  // namespace fewbit
