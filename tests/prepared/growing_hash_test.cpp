@@ -93,6 +93,7 @@ TEST(GrowingHash, IsTheSameFromManyThreads) {
         .is_done = [&](std::int64_t task) -> bool { return done[static_cast<std::size_t>(task)]; },
         .stopped = [] { return false; }};
     std::vector<std::thread> threads;
+    threads.reserve(3);
     std::atomic<int> failures = 0;
     for (int thread = 0; thread < 3; ++thread) {
       threads.emplace_back([&] {
