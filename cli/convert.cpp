@@ -18,6 +18,7 @@ struct Options : CommonOptions {
   std::string target;
   std::string all_ones_zeros = "wrap";
   std::uint64_t max_shard_megabytes = 5000;
+  const CLI::Option* shard_option = nullptr;  // whether it was given
 };
 
 Result<DequantizeOptions> library_options(const Options& options) {
@@ -30,6 +31,8 @@ Result<DequantizeOptions> library_options(const Options& options) {
   out.dtype = *dtype;
   out.all_ones_zeros = options.all_ones_zeros == "above" ? AllOnesZeros::above : AllOnesZeros::wrap;
   out.max_shard_bytes = options.max_shard_megabytes * 1'000'000;
+  // Of GGUF files those in parts are the rare ones.
+  if (options.shard_option->count() > 0) out.max_part_bytes = out.max_shard_bytes;
   return out;
 }
 
@@ -86,7 +89,10 @@ void add_convert(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("convert", "Quantized checkpoint back to bf16, f16 or f32 weights");
   command->add_option("DIR", options->path, "Quantized checkpoint")->required()->check(not_empty);
-  command->add_option("-o,--output", options->output, "New directory")->required();
+  command
+      ->add_option("-o,--output", options->output,
+                   "New directory; of a GGUF source also a file X.gguf")
+      ->required();
   command->add_option("--to", options->target, "bf16, f16 or f32")
       ->required()
       ->transform(one_of({"bf16", "f16", "f32"}));
@@ -95,8 +101,10 @@ void add_convert(CLI::App& app, int& exit_code) {
                    "GPTQ zero points stored as -1: wrap to 0, as packers mean them, or above: "
                    "2^bits, as some kernels read them")
       ->transform(one_of({"wrap", "above"}));
-  command->add_option("--max-shard-mb", options->max_shard_megabytes, "Largest shard, in MB")
-      ->check(whole_number(1, 1'000'000));
+  options->shard_option = command
+                              ->add_option("--max-shard-mb", options->max_shard_megabytes,
+                                           "Largest shard, in MB (X.gguf: one file without it)")
+                              ->check(whole_number(1, 1'000'000));
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer("Example:\n  fewbit convert models/tiny-moe -o tiny-moe-bf16 --to bf16");

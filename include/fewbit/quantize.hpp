@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,8 @@ struct DequantizeOptions {
   DType dtype = DType::bf16;  // or f16, f32
   AllOnesZeros all_ones_zeros = AllOnesZeros::wrap;
   std::uint64_t max_shard_bytes = std::uint64_t{5} << 30;
+  // Of a GGUF file's parts, bytes of tensor data; one file when empty.
+  std::optional<std::uint64_t> max_part_bytes = std::nullopt;
   ProgressFn progress;  // in bytes of the output
 };
 
@@ -82,8 +85,10 @@ struct DequantizeReport {
 };
 
 // Writes the checkpoint with every quantized matrix decoded to 16 or 32 bits, in the same naming,
-// without its quantization config; all other tensors and files as they are. Errors: unsupported
-// (a module that isn't readable, by name; dtype), io, and all of canonicalize.
+// without its quantization config; all other tensors and files as they are. output: a folder, or of
+// a GGUF source also a file "x.gguf", with the source's metadata (in parts "x-00001-of-00002.gguf"
+// with max_part_bytes). Errors: unsupported (a module that isn't readable, by name; dtype; a GGUF
+// file of another source), io, and all of canonicalize.
 Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
                                                const std::filesystem::path& output,
                                                const DequantizeOptions& options,

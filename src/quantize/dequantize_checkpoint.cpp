@@ -16,7 +16,7 @@
 #include "core/convert.hpp"
 #include "core/number_text.hpp"
 #include "quantize/complete.hpp"
-#include "quantize/quantize_files.hpp"
+#include "quantize/decoded_output.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/scale_parts.hpp"
 
@@ -247,7 +247,7 @@ Result<std::int64_t> read_all_ones_zeros(const Module& module, AllOnesZeros read
 
 // Decodes a matrix in pieces of rows; one that is written the other way round as a whole.
 Result<Losses> decode_matrix(const Checkpoint& source, const DecodeJob& job,
-                             const DequantizeOptions& options, CheckpointWriter& writer) {
+                             const DequantizeOptions& options, DecodedOutput& writer) {
   const DType dtype = options.dtype;
   FEWBIT_TRY(QuantizedTensor matrix, canonicalize(source, *job.module, job.fused_expert));
   Losses losses;
@@ -281,7 +281,7 @@ Result<Losses> decode_matrix(const Checkpoint& source, const DecodeJob& job,
 class Job {
  public:
   Job(const Checkpoint& source, const DequantizeOptions& options, Executor& executor,
-      const DecodePlan& plan, CheckpointWriter& writer)
+      const DecodePlan& plan, DecodedOutput& writer)
       : source_(source), options_(options), executor_(executor), plan_(plan), writer_(writer) {}
 
   Result<DequantizeReport> run() {
@@ -337,7 +337,7 @@ class Job {
   const DequantizeOptions& options_;
   Executor& executor_;
   const DecodePlan& plan_;
-  CheckpointWriter& writer_;
+  DecodedOutput& writer_;
   DequantizeReport report_;
   std::uint64_t done_ = 0;
 };
@@ -358,15 +358,11 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
   FEWBIT_TRY(const std::optional<Error> unused_scales, check_complete(source, identified));
   FEWBIT_TRY(const DecodePlan plan, make_plan(source, identified, options.dtype));
   FEWBIT_TRY(check_kept(source, identified, plan.kept));
-  WriterOptions writer_options;
-  writer_options.max_shard_bytes = options.max_shard_bytes;
-  FEWBIT_TRY(CheckpointWriter writer,
-             CheckpointWriter::create(output, plan.outputs, writer_options));
+  FEWBIT_TRY(DecodedOutput writer, DecodedOutput::create(source, output, plan.outputs, options));
   Job job(source, options, executor, plan, writer);
   FEWBIT_TRY(const DequantizeReport report, job.run());
   if (unused_scales) return *unused_scales;
-  FEWBIT_TRY(write_dequantized_files(source, options.dtype, writer));
-  FEWBIT_TRY(writer.finish());
+  FEWBIT_TRY(writer.finish(source, options));
   return report;
 }
 

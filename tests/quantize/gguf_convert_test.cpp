@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "canonical/gguf_blocks.hpp"
+#include "checkpoint/gguf_metadata.hpp"
 #include "checkpoint/scratch_folder.hpp"
 #include "checkpoint/small_gguf.hpp"
 #include "fewbit/executor.hpp"
@@ -54,6 +58,62 @@ TEST(GgufConvert, EveryBlockTypeBecomesPlainValues) {
   const auto router = plain->tensor("blk.0.ffn_gate_inp.weight");
   ASSERT_TRUE(router);
   EXPECT_EQ(floats(*router), floats(source.tensor(*source.find("blk.0.ffn_gate_inp.weight"))));
+}
+
+// One file and parts: types, values, the source's pairs but for those of its blocks.
+TEST(GgufConvert, AGgufFileKeepsMetadataAndNames) {
+  SmallGguf model;
+  model.pair(gguf_pair("general.architecture", std::string("qwen3moe")));
+  model.pair(gguf_pair("general.file_type", std::uint32_t{2}));
+  model.pair(gguf_pair("general.quantization_version", std::uint32_t{2}));
+  model.pair(gguf_pair("tokenizer.x", std::string("y")));
+  model.add("blk.0.ffn_up_exps.weight", "NVFP4", {2, 4, 64}, std::vector<std::uint8_t>(36, 0x35));
+  model.add_f32("blk.0.ffn_up_exps.scale", {2}, {2, 0.5F});
+  model.add("blk.0.ffn_down_exps.weight", "Q8_0", {2, 8, 32}, {0x66, 0x2e, 7, 9});
+  model.add_f32("blk.0.ffn_gate_inp.weight", {2, 64}, {1, 2, 3, 4});
+  const Checkpoint source = model.open();
+  const ScratchFolder folder;
+  DequantizeOptions options;
+  options.dtype = DType::f32;
+  ASSERT_TRUE(dequantize_checkpoint(source, folder / "folder", options, serial_executor()));
+  const Checkpoint want = *Checkpoint::open(folder / "folder");
+  for (const bool parts : {false, true}) {
+    options.max_part_bytes = parts ? std::optional<std::uint64_t>(64) : std::nullopt;
+    const std::string name = parts ? "parts" : "one";
+    const auto report =
+        dequantize_checkpoint(source, folder / (name + ".gguf"), options, serial_executor());
+    ASSERT_TRUE(report) << report.error().message();
+    const auto made =
+        Checkpoint::open(folder / (name + (parts ? "-00001-of-00003.gguf" : ".gguf")));
+    ASSERT_TRUE(made) << made.error().message();
+    EXPECT_EQ(made->shards().size(), parts ? 3U : 1U);
+    ASSERT_EQ(made->tensors().size(), want.tensors().size());
+    for (const TensorInfo& info : want.tensors()) {
+      const TensorInfo* found = made->find(info.name);
+      ASSERT_NE(found, nullptr) << info.name;
+      EXPECT_EQ(found->shape, info.shape);
+      EXPECT_EQ(floats(made->tensor(*found)), floats(want.tensor(info))) << info.name;
+    }
+    const GgufMetadata& pairs = *made->gguf_metadata();
+    EXPECT_EQ(pairs.architecture(), "qwen3moe");
+    EXPECT_EQ(pairs.find("general.file_type")->as_int64(), 0);
+    EXPECT_EQ(pairs.find("general.quantization_version"), nullptr);
+    EXPECT_EQ(pairs.find("tokenizer.x")->as_string(), "y");
+  }
+}
+
+TEST(GgufConvert, AGgufFileThatCanNotBeLeavesNothing) {
+  SmallGguf model;
+  model.pair(gguf_pair("general.architecture", std::string("llama")));
+  model.add("blk.0.ffn_up.weight", "Q8_0", {8, 32}, {0x00, 0x7e, 7, 9});  // d is NaN
+  const Checkpoint source = model.open();
+  const ScratchFolder folder;
+  DequantizeOptions options;
+  const auto report =
+      dequantize_checkpoint(source, folder / "out.gguf", options, serial_executor());
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::corrupt);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace
