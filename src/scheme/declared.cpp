@@ -14,6 +14,7 @@
 #include "scheme/config_word.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/plain_config.hpp"
+#include "scheme/qconfig_file.hpp"
 
 namespace fewbit {
 namespace {
@@ -297,6 +298,14 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
     declare_block(declared, file, block_in(*file), std::string(name));
   }
   FEWBIT_TRY(declare_ascend(declared, checkpoint));
+  FEWBIT_TRY(auto qconfig, read_qconfig_file(checkpoint));
+  if (qconfig) {
+    // Some tools put a block as others write it there.
+    const Json* block = block_in(*qconfig->file);
+    const bool named = block->find("quant_method") != nullptr;
+    if (named) declare_block(declared, qconfig->file, block, qconfig->where);
+    if (!named) declared.all.push_back(*std::move(qconfig));
+  }
   declare_metadata(declared, checkpoint.metadata());
   const auto budget = std::make_shared<MatchBudget>();
   for (Declaration& declaration : declared.all) declaration.budget = budget;

@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr std::array<std::string_view, 12> json_names = {"config.json",
+constexpr std::array<std::string_view, 13> json_names = {"config.json",
                                                          "hf_quant_config.json",
                                                          "quantize_config.json",
                                                          "quant_config.json",
@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 12> json_names = {"config.json",
                                                          "model.safetensors.index.json",
                                                          "consolidated.safetensors.index.json",
                                                          "quantization.json",
-                                                         "inc_config.json"};
+                                                         "inc_config.json",
+                                                         "qconfig.json"};
 
 struct Shard {
   std::string entries;

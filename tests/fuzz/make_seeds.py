@@ -27,6 +27,7 @@ JSON_NAMES = [
     "consolidated.safetensors.index.json",
     "quantization.json",
     "inc_config.json",
+    "qconfig.json",
 ]
 LARGEST = 12288  # -max_len of these targets: libFuzzer cuts longer seeds
 MOST_DATA = 1024  # bytes that fill the tensors

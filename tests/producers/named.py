@@ -286,6 +286,31 @@ def of_ascend():
     yield floats
 
 
+def of_neural_compressor():
+    """qconfig.json, a layer's algorithm and its settings; other tools have files of that name."""
+    words = {"qweight": np.zeros((4, 32), np.int32), "scales": np.ones((1, 32), np.float16), "qzeros": np.zeros((1, 4), np.int32)}
+    plain = {"weight": bf16(np.ones((16, 32)))}
+    key = f"('{MODULE}', 'Linear')"
+    rtn = {"rtn": {"dtype": "int", "bits": 4, "group_size": 32, "use_sym": True}}
+    older = {"weight": {"dtype": "int", "bits": 4, "group_size": 32, "scheme": "asym", "algorithm": "RTN"}, "activation": {"dtype": "fp32"}}
+    for name, mapping in [("", {key: rtn}), ("-older", {MODULE: older}), ("-mixed", {"('lm_head', 'Linear')": {"rtn": {"dtype": "fp32"}}, key: rtn})]:
+        for kind, tensors in [("words", words), ("plain", plain)]:
+            case = named(f"neural-compressor{name}-{kind}", {}, tensors, "Intel Neural Compressor (qconfig.json)")
+            case.files, case.refused = {"qconfig.json": mapping}, True
+            yield case
+    for name, content in [("bits", {"weight_bits": 4}), ("method", {"quant_method": "sparkle4"}), ("sizes", {"block_size": 64, "scale_dtype": "ue8m0"})]:
+        case = Case(f"named-qconfig-{name}", {f"{MODULE}.weight": plain["weight"]}, faults=("module-unreadable",), said=("qconfig.json",), refused=True)
+        case.files["qconfig.json"] = content
+        yield case
+    gptq = Case("named-qconfig-gptq", {f"{MODULE}.weight": plain["weight"]}, faults=("module-unreadable",), said=('qconfig.json says "gptq"',))
+    gptq.files["qconfig.json"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    yield gptq
+    for name, content in [("floats", {key: {"rtn": {"dtype": "fp32"}}}), ("compiler", {"cores": 16, "onnx_path": "model.onnx"}), ("empty", {}), ("list", [1, 2])]:
+        case = Case(f"named-qconfig-no-{name}", {f"{MODULE}.weight": plain["weight"]}, schemes={MODULE: "bf16"})
+        case.files["qconfig.json"] = content
+        yield case
+
+
 def beside_config():
     """Beside a config that says nothing: Mistral's own file, and the header of the weights."""
     tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
@@ -314,6 +339,7 @@ def configs_in_other_files():
         yield Case(f"named-plain-file-{file}", tensors, {}, {f"{file}.json": block}, faults=("module-unreadable",))
         yield Case(f"named-plain-empty-file-{file}", tensors, {}, {f"{file}.json": {}})
     yield from of_ascend()
+    yield from of_neural_compressor()
     yield from beside_config()
     # ModelOpt leaves plain what it lists.
     tensors = {f"{MODULE}.weight": bf16(np.ones((16, 32)))}
