@@ -31,6 +31,7 @@ enum class Producer {
   nf3,
   ternary,
   unknown,  // quantized by something that fewbit does not know: refused, never taken for plain
+  mlx,
 };
 const char* producer_name(Producer producer);
 

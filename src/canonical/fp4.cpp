@@ -27,6 +27,7 @@ Result<Tensor> read_matrix(const Checkpoint& checkpoint, const Module& module,
                            std::int64_t fused_expert) {
   FEWBIT_TRY(Tensor tensor, part_tensor(checkpoint, module, suffix));
   const std::string name(module.part(suffix));
+  if (module.scheme.producer == Producer::mlx) words_as_bytes(tensor, DType::u8);
   Shape& shape = tensor.view.shape;
   if (suffix == "blocks" && shape.size() > 1) {
     const auto joined = checked_mul(shape[shape.size() - 2], shape.back());
@@ -88,7 +89,8 @@ Result<QuantizedTensor> canonicalize_fp4(const Checkpoint& checkpoint, const Mod
   FEWBIT_TRY(made.scales, read_matrix(checkpoint, module, parts.scale,
                                       ceil_div(module.k, scale.granularity.cols), fused_expert));
   // Bytes stand for the types that safetensors did not always have.
-  if (made.scales.view.dtype == DType::u8 && scale.dtype != DType::f8_e4m3) {
+  const bool any_byte = scale.dtype != DType::f8_e4m3 || module.scheme.producer == Producer::mlx;
+  if (made.scales.view.dtype == DType::u8 && any_byte) {
     made.scales.view.dtype = scale.dtype;
   }
   FEWBIT_TRY(check_part_dtype(made.scales, scale.dtype, module.part(parts.scale)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "canonical/storage.hpp"
+#include "core/checked.hpp"
 #include "core/convert.hpp"
 #include "core/float_types.hpp"
 
@@ -76,6 +77,12 @@ Result<Tensor> read_pre_quant_scale(const Checkpoint& checkpoint, const Module& 
       fmt::format("shape is {}, expected {}{}", shape_text(tensor.view.shape), shape_text(one),
                   fused_expert >= 0 ? fmt::format(" or {}", shape_text(all)) : ""),
       name};
+}
+
+void words_as_bytes(Tensor& tensor, DType dtype) {
+  if (tensor.view.dtype != DType::u32 || tensor.view.shape.empty()) return;
+  tensor.view.dtype = dtype;
+  tensor.view.shape.back() = checked_mul(tensor.view.shape.back(), std::int64_t{4}).value_or(0);
 }
 
 }  // namespace fewbit

@@ -22,4 +22,7 @@ Result<float> read_factor(const Checkpoint& checkpoint, const Module& module,
 Result<Tensor> read_pre_quant_scale(const Checkpoint& checkpoint, const Module& module,
                                     std::int64_t fused_expert);
 
+// MLX's u32 words along the rows as the bytes that they are, of this type.
+void words_as_bytes(Tensor& tensor, DType dtype);
+
 }  // namespace fewbit

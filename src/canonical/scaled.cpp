@@ -36,6 +36,7 @@ Result<Tensor> read_codes(const Checkpoint& checkpoint, const Module& module,
   FEWBIT_TRY(Tensor codes, part_tensor(checkpoint, module, suffix));
   const std::string name(module.part(suffix));
   const bool packed = dtype_bits(module.scheme.weight) < 8;
+  if (module.scheme.producer == Producer::mlx) words_as_bytes(codes, module.scheme.weight);
   if (packed && codes.view.dtype == DType::i8) codes.view.dtype = DType::u8;
   FEWBIT_TRY(check_part_dtype(codes, packed ? DType::u8 : module.scheme.weight, name));
   FEWBIT_TRY(check_part_rank(codes, fused_expert < 0 ? 2 : 3, name));

@@ -17,7 +17,7 @@ namespace fewbit {
 template <class Enum, std::size_t count>
 using EnumNames = std::array<std::pair<Enum, std::string_view>, count>;
 
-inline constexpr EnumNames<Producer, 18> producer_names{{
+inline constexpr EnumNames<Producer, 19> producer_names{{
     {Producer::unquantized, "unquantized"},
     {Producer::modelopt, "modelopt"},
     {Producer::compressed_tensors, "compressed_tensors"},
@@ -36,6 +36,7 @@ inline constexpr EnumNames<Producer, 18> producer_names{{
     {Producer::nf3, "nf3"},
     {Producer::ternary, "ternary"},
     {Producer::unknown, "unknown"},
+    {Producer::mlx, "mlx"},
 }};
 inline constexpr EnumNames<Packing, 13> packing_names{{
     {Packing::none, "none"},

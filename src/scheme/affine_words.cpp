@@ -8,6 +8,7 @@
 
 #include "core/checked.hpp"
 #include "core/float_types.hpp"
+#include "scheme/affine_claim.hpp"
 #include "scheme/integer_config.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/reader.hpp"
@@ -23,8 +24,10 @@ bool is_ours(const Draft& draft) {
          draft.has("biases");
 }
 
-std::optional<DType> type_of(std::optional<int> bits) {
+std::optional<DType> type_of(const std::optional<std::int64_t>& bits) {
   switch (bits.value_or(0)) {
+    case 1:
+      return DType::u1;
     case 2:
       return DType::u2;
     case 3:
@@ -48,16 +51,13 @@ std::string text(const TensorInfo& info) {
 
 class Claim {
  public:
-  Claim(Draft& draft, const IntegerConfig& config)
+  Claim(Draft& draft, const AffineSpec& spec)
       : draft_(draft),
-        spec_(spec_of(config, draft.module.name)),
-        copy_(mlx_spec_of(config, draft.module.name)),
-        where_(config.where),
-        copy_where_(config.mlx_where),
+        spec_(spec),
         weight_(*draft.tensor("weight")),
         scales_(*draft.tensor("scales")),
         biases_(*draft.tensor("biases")) {
-    scheme_.producer = Producer::auto_round;
+    scheme_.producer = spec.producer;
     scheme_.packing = Packing::words_row;
     scheme_.weight = type_of(spec_.bits).value_or(DType::u4);
   }
@@ -71,9 +71,9 @@ class Claim {
   std::string obstacle() {
     Module& module = draft_.module;
     if (!type_of(spec_.bits)) {
-      return fmt::format("MLX words of {}, expected 2, 3, 4, 5, 6 or 8 bits in {}",
+      return fmt::format("MLX words of {}, expected 1, 2, 3, 4, 5, 6 or 8 bits in {}",
                          spec_.bits ? fmt::format("{} bits", *spec_.bits) : "unknown width",
-                         where_);
+                         spec_.where);
     }
     const Shape& shape = weight_.shape;
     const bool stacked = shape.size() == 3 && module.expert == all_experts;
@@ -110,12 +110,12 @@ class Claim {
 
   // A second width that the shapes allow as well as the first.
   std::string other_width(std::int64_t row_bits, std::int64_t groups) const {
-    const std::int64_t bits = copy_.bits.value_or(*spec_.bits);
+    const std::int64_t bits = spec_.other_bits.value_or(*spec_.bits);
     if (bits == *spec_.bits || bits < 1 || row_bits % bits != 0) return "";
     const std::int64_t k = row_bits / bits;
-    if (k % groups != 0 || copy_.group_size.value_or(k / groups) != k / groups) return "";
+    if (k % groups != 0 || spec_.other_group_size.value_or(k / groups) != k / groups) return "";
     return fmt::format("MLX words of {} bits by {}, of {} by {}, and the shapes fit both",
-                       *spec_.bits, where_, bits, copy_where_);
+                       *spec_.bits, spec_.where, bits, spec_.other_where);
   }
 
   std::string misfit(std::int64_t k) const {
@@ -127,24 +127,31 @@ class Claim {
   }
 
   Draft& draft_;
-  IntegerSpec spec_;
-  MlxSpec copy_;
-  const std::string& where_;
-  const std::string& copy_where_;
+  const AffineSpec& spec_;
   const TensorInfo& weight_;
   const TensorInfo& scales_;
   const TensorInfo& biases_;
   Scheme scheme_;
 };
 
+AffineSpec spec_for(const IntegerConfig& config, const std::string& module) {
+  const IntegerSpec own = spec_of(config, module);
+  const MlxSpec copy = mlx_spec_of(config, module);
+  return {Producer::auto_round, own.bits,        own.group_size, config.where, copy.bits,
+          copy.group_size,      config.mlx_where};
+}
+
 }  // namespace
+
+void claim_affine(Draft& draft, const AffineSpec& spec) { Claim(draft, spec).run(); }
 
 void claim_affine_words(Inventory& inventory) {
   const Declaration* first = inventory.declared.first();
   if (first == nullptr || first->producer != Producer::auto_round) return;
   const IntegerConfig config = read_auto_round_config(*first);
   for (Draft& draft : inventory.drafts) {
-    if (!draft.claimed && is_ours(draft)) Claim(draft, config).run();
+    if (draft.claimed || !is_ours(draft)) continue;
+    claim_affine(draft, spec_for(config, draft.module.name));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MLX's layout as AutoRound exports it: u32 words along the rows, lowest bits first, with a scale
-// and an offset a group of columns. The words don't tell their width: the config does.
+// MLX's affine layout, which AutoRound exports too: u32 words along the rows, lowest bits first,
+// with a scale and an offset a group of columns. The words don't tell their width: the config does.
 #pragma once
 
 #include "fewbit/scheme.hpp"
@@ -9,8 +9,19 @@ namespace fewbit {
 
 // Words along the rows of unsigned codes without a zero point: an offset is added instead.
 inline bool is_affine_words(const Scheme& scheme) {
-  return scheme.packing == Packing::words_row && scheme.scale && scheme.zero_point == 0 &&
-         !scheme.zero_points && scheme.weight != DType::i4 && scheme.weight != DType::i8;
+  switch (scheme.weight) {
+    case DType::u1:
+    case DType::u2:
+    case DType::u3:
+    case DType::u4:
+    case DType::u5:
+    case DType::u6:
+    case DType::u8:
+      return scheme.packing == Packing::words_row && scheme.scale && scheme.zero_point == 0 &&
+             !scheme.zero_points;
+    default:
+      return false;
+  }
 }
 
 }  // namespace fewbit

@@ -43,6 +43,7 @@ constexpr Key keys[] = {
     {"packing_format", Kind::word, a_format, Producer::auto_round},
     {"data_type", Kind::word, a_type, Producer::auto_round},
     {"format", Kind::word, a_format, Producer::compressed_tensors},
+    {"mode", Kind::word, "affine, mxfp4, mxfp8 or nvfp4", Producer::mlx},
     {"linear_class", Kind::word, "the name of a class", Producer::ternary},
     {"bnb_4bit_quant_type", Kind::word, a_type, Producer::bitsandbytes},
     {"load_in_4bit", Kind::flag, yes_or_no, Producer::bitsandbytes},

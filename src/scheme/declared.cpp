@@ -42,6 +42,7 @@ constexpr std::pair<std::string_view, Producer> methods[] = {
     {"exl3", Producer::exl3},
     {"gguf", Producer::gguf},
     {"bitnet", Producer::ternary},
+    {"mlx", Producer::mlx},
 };
 
 Producer producer_of_method(const std::string& method) {
@@ -76,10 +77,18 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
   declared.all.push_back(std::move(out));
 }
 
-// MLX: {"bits", "group_size"} without a method; a copy under another key says no more.
-bool is_mlx(std::string_view name, const Json& block) {
-  return name == "quantization" && block.find("bits") != nullptr &&
-         block.find("quant_method") == nullptr && block.find("quant_algo") == nullptr;
+// MLX: {"bits", "group_size", "mode"} without a method. The copy beside it has another key; alone,
+// its mode tells it.
+bool is_mlx(const ConfigPlace& place, const Json::Member& member) {
+  const auto& [name, block] = member;
+  const bool own = block.find("bits") != nullptr && block.find("quant_method") == nullptr &&
+                   block.find("quant_algo") == nullptr;
+  if (!own || name == "quantization") return own;
+  if (name != "quantization_config" || block.find("group_size") == nullptr) return false;
+  const Json* original = place.object->find("quantization");
+  const bool copy = original != nullptr && original->is_object() &&
+                    original->find("bits") != nullptr && original->find("quant_method") == nullptr;
+  return copy || block.find("mode") != nullptr;
 }
 
 // AutoRound's block says it already, where MLX is the layout that it wrote.
@@ -127,9 +136,11 @@ void declare_member(Declared& declared, const std::shared_ptr<const Json>& file,
       break;
     }
     case QuantizationKey::block:
-      if (is_mlx(name, value)) {
+      if (is_mlx(place, member)) {
         if (exports_mlx(declared)) break;
-        declared.all.insert(declared.all.begin(), {Producer::unknown, "MLX", where, file, &value});
+        Declaration mlx{Producer::mlx, "MLX", where, file, &value};
+        const auto at = name == "quantization" ? declared.all.begin() : declared.all.end();
+        declared.all.insert(at, std::move(mlx));
         break;
       }
       [[fallthrough]];

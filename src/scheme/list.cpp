@@ -9,6 +9,7 @@ std::span<const Reader> readers() {
       {Producer::gguf, claim_gguf, nullptr},
       {Producer::unquantized, claim_masks, nullptr},
       {Producer::auto_round, claim_affine_words, nullptr},
+      {Producer::mlx, claim_mlx, check_mlx},
       {Producer::unknown, claim_named_tensors, nullptr},
       {Producer::modelopt, claim_modelopt, check_modelopt},
       {Producer::nf3, claim_nf3, check_nf3},

@@ -46,7 +46,10 @@ constexpr Named methods[] = {
     {"ascend",
      "Ascend's msModelSlim: integers with scales and offsets in the order of its NPU's kernels, a "
      "type a tensor; named, not decoded"},
-    {"mlx", "MLX: words along the rows with a scale and a bias a group; named, not decoded"},
+    {"mlx",
+     "MLX: words along the rows with a scale, and mostly a bias, a group; without its config, "
+     "which "
+     "tells their width and mode, they are not decoded"},
 };
 
 constexpr std::string_view bitsandbytes =

@@ -32,6 +32,7 @@ const std::vector<Print>& prints() {
       {{"qweight", "weight_scales"}, "eetq"},
       {{"weight", "weight_scales"}, "eetq"},
       {{"weight", "scales", "biases"}, "mlx"},
+      {{"weight", "scales"}, "mlx"},
       {{"B", "s"}, "marlin", Producer::gptq},
       {{"B_24", "B_meta", "s"}, "gptq_marlin_24", Producer::gptq},
   };

@@ -99,6 +99,8 @@ void claim_masks(Inventory& inventory);
 // One function a file.
 void claim_gguf(Inventory& inventory);
 void claim_affine_words(Inventory& inventory);  // MLX's layout, of AutoRound
+void claim_mlx(Inventory& inventory);
+void check_mlx(Inventory& inventory);
 void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
 void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound

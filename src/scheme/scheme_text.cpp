@@ -110,6 +110,8 @@ const char* producer_name(Producer producer) {
       return "NF3";
     case Producer::ternary:
       return "ternary";
+    case Producer::mlx:
+      return "MLX";
     case Producer::unknown:
       return "unknown";
   }

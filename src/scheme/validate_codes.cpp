@@ -15,11 +15,15 @@ void validate_code_values(Validation& validation, const Module& module) {
   if (!module.scheme.quantized() || weight == nullptr || weight->blocks || weight->shape.empty()) {
     return;
   }
-  if (dtype_bits(dtype) != dtype_bits(weight->dtype) || !has_bad_elements(dtype)) return;
+  const bool words = module.scheme.producer == Producer::mlx && weight->dtype == DType::u32;
+  if ((dtype_bits(dtype) != dtype_bits(weight->dtype) && !words) || !has_bad_elements(dtype)) {
+    return;
+  }
   const BadElements found =
       find_bad_elements(dtype, Bad::nan_or_infinite, validation.checkpoint, *weight);
   if (found.count == 0) return;
-  const auto k = static_cast<std::uint64_t>(std::max<std::int64_t>(weight->shape.back(), 1));
+  const std::int64_t codes = std::max<std::int64_t>(weight->shape.back(), 1);
+  const auto k = static_cast<std::uint64_t>(codes) * (words ? 4 : 1);
   validation.add(module, Level::error, "weight-nan", weight->name,
                  fmt::format("{} of {} codes are NaN or infinite, the first at row {}, column {}",
                              found.count, weight->bytes, found.first / k, found.first % k),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/checked.hpp"
+#include "scheme/affine_words.hpp"
 #include "scheme/bitsandbytes_state.hpp"
 #include "scheme/largest_weight.hpp"
 #include "scheme/scale_values.hpp"
@@ -83,8 +84,9 @@ std::uint64_t weights_a_scale(const Module& module, std::uint64_t scales) {
 }
 
 // AutoRound lets the scale of symmetric integers be negative, so that the largest weight has the
-// lowest code.
+// lowest code; MLX's affine one has the sign that makes the largest weight exact.
 Level negative_level(const Scheme& scheme, bool auto_round) {
+  if (is_affine_words(scheme)) return Level::info;
   const bool floats = dtype_name(scheme.weight).starts_with("f");
   auto_round = auto_round || scheme.producer == Producer::auto_round;
   const bool usual = auto_round && !scheme.zero_points && !floats;

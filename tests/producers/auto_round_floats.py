@@ -152,7 +152,7 @@ def mlx_faults():
         case.schemes, case.faults = {}, faults
         change(case.tensors, case.config["quantization_config"])
         yield case
-    # MLX's own files stay named: their config is another, with a mode and overrides among its keys.
+    # Without a config nothing tells their width.
     parts = {"weight": np.zeros((48, 8), np.uint32), "scales": np.ones((48, 2), np.float16), "biases": np.ones((48, 2), np.float16)}
     modules = {f"{EXPERT}{part}_proj": (parts, np.zeros((48, 64))) for part in ("gate", "up")}
     yield case_of("auto-round-mlx-no-config", modules, {}, "MLX: words along the rows", faults=unread)

@@ -129,10 +129,11 @@ def by_tensors():
     f8 = {"weight": np.zeros((16, 32), np.uint8).view(DTYPE_F8), "weight_scale": np.ones((16, 1), np.float32)}
     yield named("torchao-f8", config("torchao"), f8, "torchao: tensors of its own")
     mlx = {"weight": np.zeros((16, 4), np.uint32), "scales": f16.reshape(16, 1), "biases": f16.reshape(16, 1)}
-    yield named("mlx", {"quantization": {"bits": 4, "group_size": 32}}, mlx, "MLX: words along the rows")
+    yield named("mlx", {}, mlx, "MLX: words along the rows")
+    yield named("mlx-floats", {}, {"weight": mlx["weight"], "scales": np.full((16, 1), 127, np.uint8)}, "MLX: words along the rows")
     # Their codes are not known here, so no weight of theirs is too large.
     large = mlx | {"weight": np.zeros((16, 8), np.uint32), "scales": bf16(np.full((16, 1), 0.9))}
-    several = named("mlx-several", {"quantization": {"bits": 8, "group_size": 32}}, large, "MLX: words along the rows")
+    several = named("mlx-several", {}, large, "MLX: words along the rows")
     for layer in range(1, 5):
         several.tensors |= {f"{MODULE.replace('.0.', f'.{layer}.')}.{suffix}": part for suffix, part in large.items()}
     several.absent = ("scale-direction",)
