@@ -3,6 +3,7 @@
 // weight is the one that the canonical matrix dequantizes to. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -25,6 +26,7 @@ struct Kind {
   DType scale;
   Granularity granularity;
   bool zeros;
+  bool ordered = false;  // act-order: columns of groups of granularity.cols anywhere
 };
 
 Tensor random_bytes(DType dtype, Shape shape, std::mt19937& random) {
@@ -100,11 +102,41 @@ QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
   return tensor;
 }
 
+// The group of every column, drawn.
+Tensor random_groups(std::int64_t k, std::int64_t group, std::mt19937& random) {
+  std::vector<std::int32_t> groups;
+  for (std::int64_t i = 0; i < k; ++i) groups.push_back(static_cast<std::int32_t>(i / group));
+  std::shuffle(groups.begin(), groups.end(), random);
+  OwnedTensor owned = allocate_tensor(DType::i32, {k}).value();
+  std::memcpy(owned.bytes.data(), groups.data(), owned.bytes.size());
+  return owned.tensor;
+}
+
+// The column at each place: those of group 0, of group 1, …
+std::vector<std::int64_t> columns_of(const QuantizedTensor& tensor) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t g = 0; std::ssize(out) < tensor.k; ++g) {
+    for (std::int64_t k = 0; k < tensor.k; ++k) {
+      std::int32_t group = 0;
+      std::memcpy(&group, tensor.g_idx.view.bytes.data() + 4 * k, sizeof(group));
+      if (group == g) out.push_back(k);
+    }
+  }
+  return out;
+}
+
 ExpertWeights random_expert(const Kind& kind, bool gated, std::mt19937& random) {
   ExpertWeights expert;
   if (gated) expert.gate = random_matrix(kind, inner, hidden, random);
   expert.up = random_matrix(kind, inner, hidden, random);
   expert.down = random_matrix(kind, hidden, inner, random);
+  if (!kind.ordered) return expert;
+  expert.up.g_idx = random_groups(hidden, kind.granularity.cols, random);
+  if (gated) expert.gate->g_idx = expert.up.g_idx;
+  expert.down.g_idx = random_groups(inner, kind.granularity.cols, random);
+  for (QuantizedTensor* tensor : {gated ? &*expert.gate : &expert.up, &expert.up, &expert.down}) {
+    tensor->scheme.act_order = ActOrder::group;
+  }
   return expert;
 }
 
@@ -225,19 +257,28 @@ float packed_value(const MoeProblem& problem, const Packed& packed, int matrix, 
                                : value(std::integral_constant<int, 8>());
 }
 
+// With act-order, columns stand in the order of their groups and rows of gate and up in that of
+// down's columns.
 void expect_matrix(const MoeProblem& problem, const Packed& packed, const ExpertWeights& expert,
                    int matrix) {
   const bool two = matrix == 0 && expert.gate.has_value();
   const Dims d{.n = 2 * (matrix == 0 ? half1(problem).n : half2(problem).n),
                .k = matrix == 0 ? hidden : inner};
+  const bool ordered = expert.down.scheme.act_order == ActOrder::group;
+  const auto rows = ordered && matrix == 0 ? columns_of(expert.down) : std::vector<std::int64_t>();
   std::vector<float> row(static_cast<std::size_t>(d.k));
   for (std::int64_t n = 0; n < d.n; ++n) {
     const QuantizedTensor& from = matrix == 1        ? expert.down
                                   : two && n < inner ? *expert.gate
                                                      : expert.up;
-    ASSERT_TRUE(dequantize_rows(from, two ? n % inner : n, row));
+    const auto columns = ordered ? columns_of(from) : std::vector<std::int64_t>();
+    const std::int64_t place = two ? n % inner : n;
+    ASSERT_TRUE(
+        dequantize_rows(from, rows.empty() ? place : rows[static_cast<std::size_t>(place)], row));
     for (std::int64_t k = 0; k < d.k; ++k) {
-      ASSERT_EQ(packed_value(problem, packed, matrix, d, n, k), row[static_cast<std::size_t>(k)])
+      const auto column =
+          static_cast<std::size_t>(ordered ? columns[static_cast<std::size_t>(k)] : k);
+      ASSERT_EQ(packed_value(problem, packed, matrix, d, n, k), row[column])
           << "matrix " << matrix << " row " << n << " k " << k;
     }
   }
@@ -254,6 +295,8 @@ const std::vector<Kind> kinds = {
     {"FP8 with a scale a tensor", DType::f8_e4m3, DType::f32, {0, 0}, false},
     {"MXFP8", DType::f8_e4m3, DType::f8_e8m0, {1, 32}, false},
     {"GPTQ INT8 in groups of 128", DType::u8, DType::f16, {1, 128}, false},
+    {"INT4 in act-order", DType::u4, DType::f16, {1, 32}, false, true},
+    {"INT8 in act-order with zero points", DType::i8, DType::bf16, {1, 32}, true, true},
     {"INT8 in rows", DType::i8, DType::bf16, {1, 0}, false},
     {"INT8 in groups of 32 with zero points", DType::u8, DType::f16, {1, 32}, true},
     {"signed INT8 in groups of 64 with zero points", DType::i8, DType::bf16, {1, 64}, true},
@@ -268,6 +311,14 @@ TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
       const MoeProblem problem = problem_of(expert);
       const Result<Packed> packed = pack_one(problem, expert);
       ASSERT_TRUE(packed) << packed.error().message();
+      if (kind.ordered) {
+        const auto columns = columns_of(expert.up);
+        for (std::int64_t k = 0; k < hidden; ++k) {
+          std::int32_t column = -1;
+          std::memcpy(&column, packed->share("hidden_order").data() + 4 * k, sizeof(column));
+          ASSERT_EQ(column, columns[static_cast<std::size_t>(k)]);
+        }
+      }
       for (const int matrix : {0, 1}) {
         expect_matrix(problem, *packed, expert, matrix);
         if (HasFatalFailure()) return;
@@ -296,6 +347,13 @@ TEST(CudaPack, SaysWhatItCantHold) {
                       expert.up.offsets = random_bytes(DType::f16, {inner, 2}, random);
                     }),
             "layer: offsets beside integer codes");
+  const auto ordered =
+      std::find_if(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.ordered; });
+  EXPECT_EQ(message(*ordered,
+                    [&random](ExpertWeights& expert) {
+                      expert.up.g_idx = random_groups(hidden, 32, random);
+                    }),
+            "layer: gate and up have different act-orders");
   EXPECT_EQ(message(kinds[4],
                     [](ExpertWeights& expert) {
                       OwnedTensor codes = allocate_tensor(DType::f8_e4m3, {hidden, inner}).value();

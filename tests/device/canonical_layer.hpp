@@ -16,6 +16,26 @@ inline Tensor tensor_of(DType dtype, Shape shape, std::span<const std::uint8_t> 
   return owned.tensor;
 }
 
+// Codes of places [n, k] at the columns that stand there.
+inline std::vector<std::uint8_t> scattered(const std::vector<std::uint8_t>& codes, std::int64_t n,
+                                           std::span<const std::int32_t> order, int bits) {
+  std::vector<std::uint8_t> out(codes.size());
+  const std::size_t k = order.size();
+  for (std::size_t row = 0; row < static_cast<std::size_t>(n); ++row) {
+    for (std::size_t i = 0; i < k; ++i) {
+      const std::size_t from = row * k + i;
+      const std::size_t to = row * k + static_cast<std::size_t>(order[i]);
+      if (bits == 8) {
+        out[to] = codes[from];
+        continue;
+      }
+      const unsigned code = codes[from / 2] >> (from % 2 * 4) & 15U;
+      out[to / 2] = static_cast<std::uint8_t>(out[to / 2] | code << (to % 2 * 4));
+    }
+  }
+  return out;
+}
+
 // As signed codes where it has zero points, else as GPTQ has them.
 inline QuantizedTensor int_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
   const std::int64_t n = layer.rows(matrix);
@@ -45,6 +65,21 @@ inline QuantizedTensor int_matrix_of(const RandomLayer& layer, int matrix, std::
     for (std::uint8_t& zero : zero_points) zero = static_cast<std::uint8_t>(zero - middle);
     tensor.zero_points = tensor_of(DType::i8, {n, groups}, zero_points);
     for (std::uint8_t& code : codes) code ^= four ? 0x88 : 0x80;
+  }
+  const auto& orders = layer.orders[matrix == 2 ? 1 : 0];
+  if (!orders.empty()) {
+    const std::span order = std::span(orders).subspan(static_cast<std::size_t>(expert * k),
+                                                      static_cast<std::size_t>(k));
+    codes = scattered(codes, n, order, layer.code_bits());
+    std::vector<std::int32_t> groups_of(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      groups_of[static_cast<std::size_t>(order[i])] =
+          static_cast<std::int32_t>(static_cast<std::int64_t>(i) / layer.group);
+    }
+    tensor.g_idx = tensor_of(DType::i32, {k},
+                             {reinterpret_cast<const std::uint8_t*>(groups_of.data()),
+                              groups_of.size() * sizeof(std::int32_t)});
+    tensor.scheme.act_order = ActOrder::group;
   }
   tensor.codes = tensor_of(tensor.scheme.weight, {n, k}, codes);
   tensor.scales = tensor_of(scale, {n, groups}, part(layer.scales[matrix], 2 * n * groups));

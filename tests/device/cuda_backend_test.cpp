@@ -7,6 +7,7 @@
 #include "core/aligned_buffer.hpp"
 #include "device/canonical_layer.hpp"
 #include "device/device_layer.hpp"
+#include "device/exact_layer.hpp"
 #include "select/prepare_moe.hpp"
 
 namespace fewbit::cuda {
@@ -22,6 +23,7 @@ struct Case {
   bool biases = false;
   bool map = false;
   RouterWeightSide side = RouterWeightSide::output;
+  bool ordered = false;  // act-order
 };
 
 CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
@@ -61,6 +63,24 @@ const std::vector<Case> cases = {
     {"INT8 in rows of 128 k", int8_cells(4, false, true), 6, {}},
     {"INT8 in groups of 32 with zero points, swigluoai with biases", int8_cells(1, true, false), 70,
      oai, true, false},
+    {"INT4 in act-order",
+     int4_cells(1, false, true),
+     7,
+     {},
+     false,
+     false,
+     RouterWeightSide::output,
+     true},
+    {"INT4 in act-order with zero points, biases and a map, many tokens",
+     int4_cells(1, true, false), 130, oai, true, true, RouterWeightSide::input, true},
+    {"INT8 in act-order, relu2 with biases",
+     int8_cells(1, false, true),
+     20,
+     {.kind = Activation::relu2},
+     true,
+     false,
+     RouterWeightSide::output,
+     true},
     {"MXFP8", {.kind = CellKind::mxfp8}, 9, {}},
     {"MXFP8, many tokens, with a map", {.kind = CellKind::mxfp8}, 120, oai, false, true},
     {"FP8 in blocks", f8_cells(F8Scales::block), 5, {}},
@@ -121,6 +141,7 @@ RandomLayer layer_of(const Case& c) {
   shape.gated = activation_gated(c.activation.kind);
   RandomLayer layer = random_layer(c.format, shape, 21);
   if (c.biases) add_biases(layer, 22);
+  if (c.ordered) add_orders(layer, 23);
   if (c.map) {
     layer.expert_map = {2, -1, 0, 3, 1, 9};
     for (std::size_t i = 0; i < layer.ids.size(); i += 3) layer.ids[i] = static_cast<int>(i % 8);

@@ -18,6 +18,7 @@ struct DenseCase {
   CellFormat format;
   Dims size;
   DType out = DType::bf16;
+  bool ordered = false;  // act-order
 };
 
 // One expert's down, and activations of the most tokens.
@@ -34,6 +35,7 @@ Dense dense_of(const DenseCase& c, std::int64_t tokens, std::uint64_t seed) {
                           .hidden_size = c.size.n,
                           .intermediate_size = c.size.k};
   Dense dense{.layer = random_layer(c.format, shape, seed), .weight = {}, .x = {}};
+  if (c.ordered) add_orders(dense.layer, seed + 1);
   dense.weight = matrix_of(dense.layer, 2, 0);
   for (std::int64_t i = 0; i < tokens * c.size.k; ++i) {
     const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;
@@ -98,8 +100,9 @@ void expect_exact(const DenseCase& c, const Dense& dense, const std::vector<floa
     for (std::size_t k = 0; k < x.size(); ++k) {
       x[k] = bf16_to_f32(dense.x[static_cast<std::size_t>(t) * x.size() + k]);
     }
+    const std::vector<double> columns = dense.layer.ordered(2, 0, x);
     for (std::int64_t n = 0; n < c.size.n; ++n) {
-      const RandomLayer::Dot dot = dense.layer.dot(2, 0, n, x);
+      const RandomLayer::Dot dot = dense.layer.dot(2, 0, n, columns);
       const double sums = std::ldexp(static_cast<double>(c.size.k), -24) * dot.size;
       const double bound = sums + unit * (std::abs(dot.sum) + sums) + 0x1p-25;
       const double got = y[static_cast<std::size_t>(t * c.size.n + n)];
@@ -145,6 +148,23 @@ TEST_F(CudaLinearTest, SizesThatAreNoMultipleOf32) {
       const auto y = run(*linear, dense, tokens);
       ASSERT_OK(y);
       expect_exact(c, dense, *y, tokens, 3);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaLinearTest, ActOrder) {
+  for (const CellFormat& format : all_formats()) {
+    if (!is_integer(format.kind)) continue;
+    const DenseCase c{format, {320, 384}, DType::f32, true};
+    const Dense dense = dense_of(c, 2000, 41);
+    const Result<LinearLayer> linear = prepare(c, dense, 2000);
+    ASSERT_OK(linear);
+    for (const std::int64_t tokens : {1, 20, 2000}) {
+      SCOPED_TRACE(testing::Message() << name_of(format) << " tokens " << tokens);
+      const auto y = run(*linear, dense, tokens);
+      ASSERT_OK(y);
+      expect_exact(c, dense, *y, tokens, tokens > 300 ? 97 : 1);
       if (HasFatalFailure()) return;
     }
   }

@@ -6,7 +6,7 @@
 
 #include "backends/cuda_moe/grouped_plan.hpp"
 #include "device/device_layer.hpp"
-#include "device/random_layer.hpp"
+#include "device/exact_layer.hpp"
 
 namespace fewbit::cuda {
 

@@ -5,8 +5,8 @@ The kernels of a level run on CPUs of that level and, on x86, above. They take 1
 weights of any size and NF3 (but for those with tiles, amx), 2 to 8-bit weights in whole steps of 16, and with act-order in whole groups, which the shares
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
 backend runs on cards of compute capability 9.0, with biases: NVFP4, MXFP4 and MXFP8 in whole groups,
-int4 and int8 in groups of a multiple of 32 or whole rows, not with act-order in groups, and FP8 with a
-scale for blocks of 128x128, a row or the tensor.
+int4 and int8 in groups of a multiple of 32 or whole rows, with act-order under the CPU kernels' conditions,
+and FP8 with a scale for blocks of 128x128, a row or the tensor.
 """
 import copy
 import math
@@ -38,6 +38,16 @@ def scheme_words(x, scheme):
     return {"mxfp4": "MXFP4", "mxfp8": "FP8 MXFP8", "nf3": "NF3"}.get(x.key, "FP8")
 
 
+def whole_orders(x, need):
+    if not (x.ordered and x.group):
+        return
+    for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
+        if size % x.group:
+            need.add("shape", f"{name} % {x.group} = 0 with act-order", size)
+    if x.tp > 1:
+        need.add("weight", "down in act-order on one tensor rank", f"{x.tp} ranks")
+
+
 def own_cpu(level, x):
     need = Needs(x)
     runs = any(level in levels[:levels.index(x.device) + 1]
@@ -60,10 +70,7 @@ def own_cpu(level, x):
     for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
         if size % 16:
             need.add("shape", f"{name} % 16 = 0", size)
-        if x.ordered and x.group and size % x.group:
-            need.add("shape", f"{name} % {x.group} = 0 with act-order", size)
-    if x.ordered and x.group and x.tp > 1:
-        need.add("weight", "down in act-order on one tensor rank", f"{x.tp} ranks")
+    whole_orders(x, need)
     return need
 
 
@@ -71,12 +78,9 @@ def own_cuda(x):
     need = Needs(x).cuda((90, 90))
     # Codes and scales of Q4_0 and Q8_0 apart are int4 and int8 in groups of 32.
     integers = x.integer or x.key == "gguf" and x.blocks in ("q4_0", "q8_0")
-    if integers and (x.group % 32 or x.ordered and x.group):
+    if integers and x.group % 32:
         for which in ("gate and up", "down"):
-            if x.group % 32:
-                need.add("weight", f"{which} in groups of a multiple of 32", x.group)
-            if x.ordered and x.group:
-                need.add("weight", f"{which} without act-order in groups", "act-order")
+            need.add("weight", f"{which} in groups of a multiple of 32", x.group)
         return need
     if not integers and x.key not in ("nvfp4", "mxfp4", "mxfp8") + FP8:
         for which in ("gate and up", "down"):
@@ -92,6 +96,7 @@ def own_cuda(x):
         grouped = not (x.inter % 64 or x.hidden % 64) and x.function in ("silu", "swigluoai")
         if fits != "fits" and not grouped:
             need.add("shape", "a layer that fits a thread block", fits)
+    whole_orders(x, need)
     return need
 
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/column_order.hpp"
+#include "canonical/column_order.hpp"
 #include "canonical/gguf_matrix.hpp"
 #include "canonical/grid.hpp"
 #include "core/checked.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "backends/cpu/column_order.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/prepared.hpp"
+#include "canonical/column_order.hpp"
 #include "canonical/gguf_exact.hpp"
 
 namespace fewbit::cpu {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cpu/column_order.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/prepared.hpp"
+#include "canonical/column_order.hpp"
 #include "canonical/gguf_exact.hpp"
 
 namespace fewbit::cpu {
@@ -138,17 +138,7 @@ void write_vector(const std::vector<T>& values, std::span<std::byte> to) {
 Result<std::vector<std::int32_t>> read_order(const MoePlan& plan, const char* name,
                                              ConstExpertSpans from, const std::string& where) {
   auto order = read_vector<std::int32_t>(share_of(plan, name, from));
-  std::vector<bool> seen(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto column = static_cast<std::size_t>(order[i]);
-    if (order[i] < 0 || column >= order.size() || seen[column]) {
-      return Error{ErrorCode::corrupt,
-                   fmt::format("{}[{}] is {}, expected each of 0 to {} once", name, i, order[i],
-                               order.size() - 1),
-                   where};
-    }
-    seen[column] = true;
-  }
+  FEWBIT_TRY(check_order(order, name, where));
   return order;
 }
 

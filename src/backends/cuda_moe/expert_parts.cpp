@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cuda_moe/weight_cells.hpp"
+#include "canonical/column_order.hpp"
 #include "core/convert.hpp"
 
 namespace fewbit::cuda {
@@ -64,6 +66,82 @@ Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor) {
   return out;
 }
 
+namespace {
+
+Result<std::vector<std::int32_t>> order_of(const MoeProblem& problem,
+                                           const QuantizedTensor& tensor) {
+  auto order = column_order(tensor);
+  if (!order) return Error{order.error().code, order.error().what, problem.where};
+  return order;
+}
+
+// Rows of fc1 stand in the order of down's columns, so that what they give is in it. Empty: as they
+// are.
+Result<std::vector<std::int32_t>> row_order_of(const MoeProblem& problem,
+                                               const ExpertWeights& expert, int matrix) {
+  if (matrix == 1 || !is_ordered(problem.down)) return std::vector<std::int32_t>();
+  return order_of(problem, expert.down);
+}
+
+// `count` rows of `bytes` each, from `first` on in the order.
+std::vector<std::byte> take_rows(std::span<const std::byte> from, std::size_t bytes,
+                                 std::span<const std::int32_t> order, std::int64_t first,
+                                 std::int64_t count) {
+  std::vector<std::byte> out(bytes * static_cast<std::size_t>(count));
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::int64_t row = order.empty() ? first + r : order[static_cast<std::size_t>(first + r)];
+    std::memcpy(out.data() + static_cast<std::size_t>(r) * bytes,
+                from.data() + static_cast<std::size_t>(row) * bytes, bytes);
+  }
+  return out;
+}
+
+// Codes of a half in the orders of rows and columns, where there are any.
+Result<void> order_half(const QuantizedTensor& tensor, std::int64_t first,
+                        const std::vector<std::int32_t>& rows, int half, IntParts& parts) {
+  CudaIntSource& source = parts.source;
+  const auto row_bytes = static_cast<std::size_t>(source.row_bytes());
+  source.codes[half] = bytes_of(tensor.codes) + first * source.row_bytes();
+  if (rows.empty() && !is_ordered(tensor.scheme)) return {};
+  const std::vector<std::byte> taken =
+      take_rows(tensor.codes.view.bytes, row_bytes, rows, first, source.rows);
+  if (is_ordered(tensor.scheme)) {
+    FEWBIT_TRY(const std::vector<std::int32_t> columns, column_order(tensor));
+    parts.codes[half] = order_codes(source.bits, source.rows, taken, columns);
+  } else {
+    const auto* begin = reinterpret_cast<const std::uint8_t*>(taken.data());
+    parts.codes[half].assign(begin, begin + taken.size());
+  }
+  source.codes[half] = parts.codes[half].data();
+  return {};
+}
+
+Result<void> fill_half(const QuantizedTensor& tensor, std::int64_t first,
+                       const std::vector<std::int32_t>& rows, int half, IntParts& parts) {
+  CudaIntSource& source = parts.source;
+  if (!tensor.offsets.empty()) {
+    return Error{ErrorCode::unsupported, "offsets beside integer codes", ""};
+  }
+  FEWBIT_TRY(order_half(tensor, first, rows, half, parts));
+  const auto groups = static_cast<std::size_t>(source.groups());
+  const std::vector<std::byte> scales =
+      take_rows(tensor.scales.view.bytes, 2 * groups, rows, first, source.rows);
+  parts.scales[half].resize(scales.size() / 2);
+  std::memcpy(parts.scales[half].data(), scales.data(), scales.size());
+  source.scales[half] = parts.scales[half].data();
+  if (!tensor.scheme.zero_points) return {};
+  FEWBIT_TRY(const std::vector<std::uint8_t> zeros,
+             zero_bytes(tensor, 0, tensor.n * source.groups()));
+  const std::vector<std::byte> taken =
+      take_rows(std::as_bytes(std::span(zeros)), groups, rows, first, source.rows);
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(taken.data());
+  parts.zeros[half].assign(begin, begin + taken.size());
+  source.zeros[half] = parts.zeros[half].data();
+  return {};
+}
+
+}  // namespace
+
 Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
   const Dims half = matrix == 0 ? half1(problem) : half2(problem);
   const Scheme& scheme = matrix == 0 ? problem.gate_up : problem.down;
@@ -74,24 +152,22 @@ Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& ex
   source.group = scheme.scale->granularity.cols;
   source.bits = dtype_bits(scheme.weight);
   source.flipped_bit = scheme.weight == DType::i4 ? 8 : scheme.weight == DType::u8 ? 128 : 0;
-  const auto count = static_cast<std::size_t>(half.n * source.groups());
+  FEWBIT_TRY(const std::vector<std::int32_t> order, row_order_of(problem, expert, matrix));
   for (int h = 0; h < 2; ++h) {
     const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
-    if (!tensor.offsets.empty()) {
-      return Error{ErrorCode::unsupported, "offsets beside integer codes", problem.where};
-    }
-    source.codes[h] = bytes_of(tensor.codes) + row * source.row_bytes();
-    parts.scales[h].resize(count);
-    std::memcpy(parts.scales[h].data(), bytes_of(tensor.scales) + 2 * row * source.groups(),
-                2 * count);
-    source.scales[h] = parts.scales[h].data();
-    if (!scheme.zero_points) continue;
-    auto zeros = zero_bytes(tensor, row * source.groups(), std::ssize(parts.scales[h]));
-    if (!zeros) return Error{zeros.error().code, zeros.error().what, problem.where};
-    parts.zeros[h] = *std::move(zeros);
-    source.zeros[h] = parts.zeros[h].data();
+    const Result<void> filled = fill_half(tensor, row, order, h, parts);
+    if (!filled) return Error{filled.error().code, filled.error().what, problem.where};
   }
   return parts;
+}
+
+Result<std::vector<std::int32_t>> hidden_order_of(const MoeProblem& problem,
+                                                  const ExpertWeights& expert) {
+  FEWBIT_TRY(std::vector<std::int32_t> order, order_of(problem, expert.up));
+  if (!expert.gate) return order;
+  FEWBIT_TRY(const std::vector<std::int32_t> of_gate, order_of(problem, *expert.gate));
+  if (of_gate == order) return order;
+  return Error{ErrorCode::invalid_argument, "gate and up have different act-orders", problem.where};
 }
 
 CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
@@ -167,20 +243,23 @@ std::int64_t bias_count(const MoeProblem& problem) {
 
 Result<std::vector<float>> biases_of(const MoeProblem& problem, const ExpertWeights& expert) {
   std::vector<float> out;
-  const auto add = [&](const char* name, const std::vector<float>& bias,
-                       std::int64_t size) -> Result<void> {
+  const auto add = [&](const char* name, const std::vector<float>& bias, std::int64_t size,
+                       const std::vector<std::int32_t>& rows) -> Result<void> {
     if (!bias.empty() && std::ssize(bias) != size) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{} bias of {} values, expected {}", name, bias.size(), size),
                    problem.where};
     }
-    out.insert(out.end(), bias.begin(), bias.end());
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      out.push_back(bias[rows.empty() ? i : static_cast<std::size_t>(rows[i])]);
+    }
     if (bias.empty()) out.resize(out.size() + static_cast<std::size_t>(size));
     return {};
   };
-  if (expert.gate) FEWBIT_TRY(add("gate", expert.gate_bias, problem.intermediate_size));
-  FEWBIT_TRY(add("up", expert.up_bias, problem.intermediate_size));
-  FEWBIT_TRY(add("down", expert.down_bias, problem.hidden_size));
+  FEWBIT_TRY(const std::vector<std::int32_t> order, row_order_of(problem, expert, 0));
+  if (expert.gate) FEWBIT_TRY(add("gate", expert.gate_bias, problem.intermediate_size, order));
+  FEWBIT_TRY(add("up", expert.up_bias, problem.intermediate_size, order));
+  FEWBIT_TRY(add("down", expert.down_bias, problem.hidden_size, {}));
   return out;
 }
 

@@ -20,6 +20,8 @@ CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, i
 // a code of int8.
 struct IntParts {
   CudaIntSource source;
+  std::vector<std::uint8_t>
+      codes[2];  // with act-order: rows of fc1 in down's, columns in their own
   std::vector<std::uint16_t> scales[2];
   std::vector<std::uint8_t> zeros[2];
 };
@@ -35,6 +37,11 @@ Result<F8Parts> f8_parts_of(const MoeProblem& problem, const ExpertWeights& expe
 // [both halves of fc1, hidden] of e4m3 matrices with scales of rows.
 Result<std::vector<float>> row_scales_of(const ExpertWeights& expert);
 Error nan_code(const MoeProblem& problem);
+
+// With act-order: the hidden feature at each place of the columns of gate and up. Error
+// invalid_argument: they have two orders.
+Result<std::vector<std::int32_t>> hidden_order_of(const MoeProblem& problem,
+                                                  const ExpertWeights& expert);
 
 // The global scale of a matrix; a scale of a whole e4m3 tensor is one more factor of it.
 Result<float> global_of(const QuantizedTensor& tensor);

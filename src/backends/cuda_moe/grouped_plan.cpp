@@ -111,6 +111,7 @@ Result<GroupedPlan> plan_grouped(const StreamShape& shape, const StreamCard& car
   GroupedPlan plan;
   plan.tokens = static_cast<int>(shape.tokens);
   plan.top_k = static_cast<int>(shape.top_k);
+  plan.x_routes = shape.ordered ? 1 : plan.top_k;
   plan.experts = static_cast<int>(shape.experts);
   plan.hidden = static_cast<int>(shape.hidden_size);
   plan.inner = static_cast<int>(shape.intermediate_size);

@@ -10,6 +10,8 @@
 #include "backends/cuda_moe/expert_parts.hpp"
 #include "backends/cuda_moe/shared_scratch.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
+#include "canonical/column_order.hpp"
+#include "kernels/cuda/order_rows.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -24,6 +26,7 @@ struct DenseWeights {
   device::Buffer rows;     // f32 [n], scales of rows, or none
   device::Buffer ids;      // of max_tokens tokens: expert 0
   device::Buffer ones;     // their router weights
+  device::Buffer order;    // i32 [k], with act-order
 };
 
 OutType out_type_of(DType dtype) {
@@ -61,10 +64,10 @@ class Linear final : public PreparedLinear {
     if (tokens == 0) return std::uint64_t{0};
     if (grouped(tokens)) {
       FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape_of(part_of(tokens)), card_));
-      return static_cast<std::uint64_t>(plan.scratch_bytes);
+      return ordered_bytes(tokens) + static_cast<std::uint64_t>(plan.scratch_bytes);
     }
     FEWBIT_TRY(const StreamPlan plan, stream_plan(tokens));
-    return counter_bytes(plan) + product_bytes(plan);
+    return ordered_bytes(tokens) + counter_bytes(plan) + product_bytes(plan);
   }
   Result<void> run(const LinearArgs& args, Executor& /*executor*/) const override {
     if (args.x.device.kind == DeviceKind::cpu) return run_on_host_memory(args);
@@ -116,6 +119,23 @@ class Linear final : public PreparedLinear {
                            row_bytes(problem_.activation_dtype, problem_.k));
   }
 
+  // With act-order: x in it.
+  std::uint64_t ordered_bytes(std::int64_t tokens) const {
+    return weights_.order.size() == 0 ? 0 : host_y_at(tokens);
+  }
+  Result<void> order_rows(DenseCall& call, std::byte* to, void* stream) const {
+    const OrderRowsArgs rows{.tokens = static_cast<int>(call.tokens),
+                             .top_k = 1,
+                             .experts = 1,
+                             .width = static_cast<int>(problem_.k),
+                             .order = weights_.order.as<std::int32_t>(),
+                             .to = to};
+    FEWBIT_TRY(device::check(launch_order_rows(rows, kernel_args(call), stream),
+                             problem_.where + ", ordering activations"));
+    call.x = to;
+    return {};
+  }
+
   MoeF4Args kernel_args(const DenseCall& call) const {
     MoeF4Args args;
     args.w2 = weights_.matrix.as<std::uint8_t>();
@@ -135,7 +155,12 @@ class Linear final : public PreparedLinear {
             call.y + rows * row_bytes(problem_.output_dtype, problem_.n)};
   }
 
-  Result<void> launch(const DenseCall& call, std::byte* workspace, void* stream) const {
+  Result<void> launch(const DenseCall& from, std::byte* workspace, void* stream) const {
+    DenseCall call = from;
+    if (const std::uint64_t bytes = ordered_bytes(call.tokens); bytes > 0) {
+      FEWBIT_TRY(order_rows(call, workspace, stream));
+      workspace += bytes;
+    }
     const bool many = grouped(call.tokens);
     std::int64_t part = part_of(call.tokens);
     if (!many) {
@@ -214,6 +239,11 @@ Result<DenseWeights> put_on_device(const LinearProblem& problem, const Quantized
   if (has_row_scales(moe)) {
     FEWBIT_TRY(rows, scales_in_f32(weight));
     FEWBIT_TRY(weights.rows, upload(rows, stream));
+  }
+  std::vector<std::int32_t> order;
+  if (is_ordered(problem.weight)) {
+    FEWBIT_TRY(order, column_order(weight));
+    FEWBIT_TRY(weights.order, upload(order, stream));
   }
   const auto tokens = static_cast<std::size_t>(problem.max_tokens);
   const std::vector<std::int32_t> ids(tokens, 0);

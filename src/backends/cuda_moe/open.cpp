@@ -8,6 +8,7 @@
 #include "backends/cuda_moe/expert_parts.hpp"
 #include "backends/cuda_moe/prepared.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
+#include "canonical/column_order.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -40,13 +41,15 @@ class Filler {
 
   // The small parts of the next expert.
   void add(const std::array<float, 3>& globals, std::span<const float> rows,
-           std::span<const float> biases, const ScaleRange& range) {
+           std::span<const float> biases, std::span<const std::int32_t> order,
+           const ScaleRange& range) {
     const float factor = f4_global_factor(format_of(problem_));
     globals1_.push_back(globals[0] * factor);
     globals1_.push_back(globals[1] * factor);
     globals2_.push_back(globals[2] * factor);
     add_halves(rows, rows1_, rows2_);
     add_halves(biases, bias1_, bias2_);
+    order_.insert(order_.end(), order.begin(), order.end());
     grouped_ = grouped_ && grouped_takes(problem_, range);
   }
 
@@ -69,6 +72,9 @@ class Filler {
     if (!bias1_.empty()) {
       FEWBIT_TRY(weights_.bias1, upload(bias1_));
       FEWBIT_TRY(weights_.bias2, upload(bias2_));
+    }
+    if (!order_.empty()) {
+      FEWBIT_TRY(weights_.order, upload(order_));
     }
     FEWBIT_TRY(stream().synchronize());
     PreparedInfo info{.backend = "cuda_moe",
@@ -95,7 +101,8 @@ class Filler {
     first.insert(first.end(), of_first.begin(), of_first.end());
     second.insert(second.end(), values.begin() + std::ssize(of_first), values.end());
   }
-  Result<device::Buffer> upload(const std::vector<float>& values) const {
+  template <class T>
+  Result<device::Buffer> upload(const std::vector<T>& values) const {
     const auto bytes = std::as_bytes(std::span(values));
     FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(bytes.size(), stream()));
     FEWBIT_TRY(device::copy_to_device(buffer.data(), bytes, stream()));
@@ -108,9 +115,23 @@ class Filler {
   LayerWeights weights_;
   std::uint64_t bytes1_ = 0;
   std::uint64_t bytes2_ = 0;
+  std::vector<std::int32_t> order_;
   std::vector<float> globals1_, globals2_, rows1_, rows2_, bias1_, bias2_;
   bool grouped_ = true;
 };
+
+// From a prepared file, which may be damaged. Empty without act-order.
+template <class Shares>
+Result<std::vector<std::int32_t>> stored_order(const MoeProblem& problem, const MoePlan& plan,
+                                               const Shares& shares) {
+  std::vector<std::int32_t> order;
+  if (!is_ordered(problem.gate_up)) return order;
+  order.resize(static_cast<std::size_t>(problem.hidden_size));
+  std::memcpy(order.data(), shares[static_cast<std::size_t>(plan.index("hidden_order"))].data(),
+              order.size() * sizeof(std::int32_t));
+  FEWBIT_TRY(check_order(order, "hidden_order", problem.where));
+  return order;
+}
 
 }  // namespace
 
@@ -142,7 +163,8 @@ Result<std::unique_ptr<PreparedMoe>> open_moe(const MoeProblem& problem, const M
       range = {.least = static_cast<std::uint8_t>(share("scale_range")[0]),
                .most = static_cast<std::uint8_t>(share("scale_range")[1])};
     }
-    filler.add(globals, rows, biases, range);
+    FEWBIT_TRY(const std::vector<std::int32_t> order, stored_order(problem, plan, shares));
+    filler.add(globals, rows, biases, order, range);
   }
   return filler.finish();
 }
@@ -164,7 +186,11 @@ Result<std::unique_ptr<PreparedMoe>> prepare_on_device(const MoeProblem& problem
       FEWBIT_TRY(rows, row_scales_of(expert));
     }
     FEWBIT_TRY(const auto globals, globals_of(expert));
-    filler.add(globals, rows, biases,
+    std::vector<std::int32_t> order;
+    if (is_ordered(problem.gate_up)) {
+      FEWBIT_TRY(order, hidden_order_of(problem, expert));
+    }
+    filler.add(globals, rows, biases, order,
                format_of(problem).scaled_sums() ? ScaleRange{} : scale_range(expert));
   }
   FEWBIT_TRY(packer.check());

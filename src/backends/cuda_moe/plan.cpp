@@ -218,6 +218,7 @@ Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shap
   plan.tokens = static_cast<int>(shape.tokens);
   plan.hidden = static_cast<int>(shape.hidden_size);
   plan.top_k = static_cast<int>(shape.top_k);
+  plan.x_routes = shape.ordered ? 1 : plan.top_k;
   plan.experts = static_cast<int>(shape.experts);
   plan.blocks = card.sm_count;
   const std::int64_t routes = shape.tokens * shape.top_k;

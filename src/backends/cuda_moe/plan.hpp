@@ -22,7 +22,8 @@ struct StreamShape {
   bool swiglu = true;
   bool plain = true;  // is_plain() and no biases
   CellKind kind = CellKind::nvfp4;
-  bool dense = false;  // dense_shape()
+  bool dense = false;    // dense_shape()
+  bool ordered = false;  // x has a row for every route, in the order of its expert's columns
 
   // Rows of a half of fc1: of gate and of up, or of the upper and the lower rows of up.
   std::int64_t rows1() const {

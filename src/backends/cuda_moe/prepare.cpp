@@ -154,6 +154,9 @@ Result<MoePlan> plan_moe(const MoeProblem& problem) {
   if (has_row_scales(problem)) {
     FEWBIT_TRY(add_small(plan, problem, "row_scales", DType::f32, bias_count(problem)));
   }
+  if (is_ordered(problem.gate_up)) {
+    FEWBIT_TRY(add_small(plan, problem, "hidden_order", DType::i32, problem.hidden_size));
+  }
   if (!format_of(problem).scaled_sums()) {
     FEWBIT_TRY(add_small(plan, problem, "scale_range", DType::u8, 2));
   }
@@ -182,6 +185,10 @@ Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
   if (has_row_scales(problem)) {
     FEWBIT_TRY(const std::vector<float> scales, row_scales_of(expert));
     std::memcpy(span("row_scales").data(), scales.data(), scales.size() * sizeof(float));
+  }
+  if (is_ordered(problem.gate_up)) {
+    FEWBIT_TRY(const std::vector<std::int32_t> order, hidden_order_of(problem, expert));
+    std::memcpy(span("hidden_order").data(), order.data(), order.size() * sizeof(std::int32_t));
   }
   if (format_of(problem).scaled_sums()) return {};
   const ScaleRange range = scale_range(expert);

@@ -12,6 +12,7 @@ struct LayerWeights {
   device::Buffer globals1, globals2;  // f32 [experts, 2], [experts]; with f4_global_factor
   device::Buffer rows1, rows2;        // scales of rows, as the biases; or none
   device::Buffer bias1, bias2;        // f32 [experts, 2, rows of a half], [experts, hidden]
+  device::Buffer order;               // i32 [experts, hidden] of gate and up, or none
 };
 
 // Pointers of a call, all of one kind of memory.
@@ -44,6 +45,9 @@ class Moe final : public PreparedMoe {
   bool grouped(std::int64_t tokens) const;
   Result<void> run_on_host_memory(const MoeArgs& args) const;
   Result<void> launch(const CallArgs& call, std::byte* workspace, void* stream) const;
+  // With act-order: x of every route.
+  std::uint64_t ordered_bytes(std::int64_t tokens) const;
+  Result<void> order_rows(CallArgs& call, std::byte* to, void* stream) const;
   Result<void> launch_stream(const CallArgs& call, std::byte* workspace, void* stream) const;
   MoeF4Args kernel_args(const CallArgs& call) const;
 

@@ -5,6 +5,7 @@
 
 #include "backends/cuda_moe/prepared.hpp"
 #include "core/checked.hpp"
+#include "kernels/cuda/order_rows.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -84,9 +85,9 @@ Result<std::uint64_t> Moe::device_workspace_bytes(std::int64_t tokens) const {
     FEWBIT_TRY(const StreamPlan plan, stream_plan(tokens));
     bytes = scratch_of(plan, problem_).bytes;
   }
-  if (!grouped(tokens)) return bytes;
+  if (!grouped(tokens)) return ordered_bytes(tokens) + bytes;
   FEWBIT_TRY(const GroupedPlan group, plan_grouped(shape_of(problem_, tokens), card_));
-  return std::max(bytes, static_cast<std::uint64_t>(group.scratch_bytes));
+  return ordered_bytes(tokens) + std::max(bytes, static_cast<std::uint64_t>(group.scratch_bytes));
 }
 
 Result<std::uint64_t> Moe::host_call_bytes(std::int64_t tokens, std::int64_t map_size) const {
@@ -124,7 +125,8 @@ Result<void> Moe::launch_stream(const CallArgs& call, std::byte* workspace, void
                     card_));
     const StreamScratch scratch = scratch_of(plan, problem_);
     CallArgs part = call;
-    part.x = static_cast<const std::uint16_t*>(call.x) + done * problem_.hidden_size;
+    const std::int64_t rows = first.top_k / first.x_routes;  // of x, for a token
+    part.x = static_cast<const std::uint16_t*>(call.x) + done * rows * problem_.hidden_size;
     part.out = static_cast<std::uint16_t*>(call.out) + done * problem_.hidden_size;
     part.ids += done * problem_.top_k;
     part.weights += done * problem_.top_k;
@@ -140,7 +142,31 @@ Result<void> Moe::launch_stream(const CallArgs& call, std::byte* workspace, void
   return {};
 }
 
-Result<void> Moe::launch(const CallArgs& call, std::byte* workspace, void* stream) const {
+std::uint64_t Moe::ordered_bytes(std::int64_t tokens) const {
+  if (weights_.order.size() == 0) return 0;
+  return scratch_aligned(2 * static_cast<std::uint64_t>(tokens * problem_.top_k) *
+                         static_cast<std::uint64_t>(problem_.hidden_size));
+}
+
+Result<void> Moe::order_rows(CallArgs& call, std::byte* to, void* stream) const {
+  const OrderRowsArgs rows{.tokens = static_cast<int>(call.tokens),
+                           .top_k = static_cast<int>(problem_.top_k),
+                           .experts = static_cast<int>(problem_.num_experts),
+                           .width = static_cast<int>(problem_.hidden_size),
+                           .order = weights_.order.as<std::int32_t>(),
+                           .to = to};
+  FEWBIT_TRY(device::check(launch_order_rows(rows, kernel_args(call), stream),
+                           problem_.where + ", ordering activations"));
+  call.x = to;
+  return {};
+}
+
+Result<void> Moe::launch(const CallArgs& from, std::byte* workspace, void* stream) const {
+  CallArgs call = from;
+  if (const std::uint64_t bytes = ordered_bytes(call.tokens); bytes > 0) {
+    FEWBIT_TRY(order_rows(call, workspace, stream));
+    workspace += bytes;
+  }
   if (!grouped(call.tokens)) return launch_stream(call, workspace, stream);
   FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape_of(problem_, call.tokens), card_));
   return device::check(

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/cuda_moe/linear.hpp"
@@ -41,6 +42,28 @@ std::optional<CellFormat> check_weights(const MoeProblem& problem, std::vector<R
   refusals.push_back({Reason::weight, "gate, up and down with scales of one kind",
                       scheme_text(problem.gate_up) + " and " + scheme_text(problem.down)});
   return std::nullopt;
+}
+
+// With act-order: whole groups, one order for gate and up, down's whole order.
+void check_orders(const MoeProblem& problem, std::vector<Refusal>& refusals) {
+  const std::tuple<const char*, std::int64_t, const Scheme&> sizes[] = {
+      {"hidden_size", problem.hidden_size, problem.gate_up},
+      {"intermediate_size", problem.intermediate_size, problem.down}};
+  for (const auto& [name, size, scheme] : sizes) {
+    if (!is_ordered(scheme)) continue;
+    const std::int64_t group = scheme.scale->granularity.cols;
+    if (size % group == 0) continue;
+    refusals.push_back({Reason::shape, fmt::format("{} % {} = 0 with act-order", name, group),
+                        std::to_string(size)});
+  }
+  if (is_ordered(problem.down) && problem.parallel.tensor > 1) {
+    refusals.push_back({Reason::weight, "down in act-order on one tensor rank",
+                        fmt::format("{} ranks", problem.parallel.tensor)});
+  }
+  if (problem.two_order_experts > 0) {
+    refusals.push_back({Reason::weight, "gate and up of an expert in one act-order",
+                        fmt::format("{} experts with two", problem.two_order_experts)});
+  }
 }
 
 // Sizes that one of the kernels takes.
@@ -121,6 +144,7 @@ StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens) {
   shape.swiglu = rule.activation == F4Activation::swiglu;
   shape.plain = is_plain(rule) && !problem.biases;
   shape.kind = format_of(problem).kind;
+  shape.ordered = is_ordered(problem.gate_up);
   return shape;
 }
 
@@ -139,7 +163,10 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
     refusals.push_back(
         {Reason::dtype, "activations in bf16", std::string(dtype_name(problem.activation_dtype))});
   }
-  if (format) check_sizes(problem, *format, device, runs, refusals);
+  if (format) {
+    check_sizes(problem, *format, device, runs, refusals);
+    check_orders(problem, refusals);
+  }
   return refusals;
 }
 

@@ -42,9 +42,6 @@ std::vector<Refusal> int_refusals(const std::string& which, const Scheme& scheme
   } else if (scale.granularity.cols % 32 != 0) {
     add("in groups of a multiple of 32", std::to_string(scale.granularity.cols));
   }
-  if (scheme.act_order == ActOrder::group && scale.granularity.cols != 0) {
-    add("without act-order in groups", "act-order");
-  }
   if (!scheme.zero_points && scheme.zero_point != usual_zero(scheme.weight)) {
     refusals.push_back({Reason::weight,
                         fmt::format("{} with zero point {}", which, usual_zero(scheme.weight)),
@@ -120,6 +117,10 @@ const char* layout_name(const CellFormat& format) {
     default:
       return "cuda_f4_cells";
   }
+}
+
+bool is_ordered(const Scheme& scheme) {
+  return scheme.act_order == ActOrder::group && scheme.scale && scheme.scale->granularity.cols != 0;
 }
 
 std::int64_t size_multiple(const CellFormat& format) {

@@ -20,6 +20,8 @@ void weight_refusals(const std::string& which, const Scheme& scheme,
 
 // "cuda_f4_cells", "cuda_int4_cells", "cuda_int8_cells", "cuda_f8_cells".
 const char* layout_name(const CellFormat& format);
+// Columns are packed in the order of their groups, and activations taken in it.
+bool is_ordered(const Scheme& scheme);
 // What rows and k of a matrix are a multiple of.
 std::int64_t size_multiple(const CellFormat& format);
 // Of a matrix of two halves.

@@ -23,6 +23,7 @@ struct GroupedItem {
 struct GroupedPlan {
   int tokens = 0;
   int top_k = 0;
+  int x_routes = 0;  // routes that share a row of x: top_k, or 1 where each has its own
   int experts = 0;
   int hidden = 0;  // multiples of grouped_step
   int inner = 0;

@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(256)
     const int first = rows.first + piece * rows.width;
     const int item_rows = (min(rows.width, rows.count - piece * rows.width) + 7) / 8 * 8;
     std::uint8_t* image = at<std::uint8_t>(scratch, plan.x_at) + 2LL * first * plan.gathered;
-    const auto* from =
-        reinterpret_cast<const uint4*>(static_cast<const std::uint16_t*>(args.x) +
-                                       static_cast<long long>(route / plan.top_k) * plan.gathered);
+    const auto* from = reinterpret_cast<const uint4*>(
+        static_cast<const std::uint16_t*>(args.x) +
+        static_cast<long long>(route / plan.x_routes) * plan.gathered);
     // Four lanes a cell: each reads a run of 8 k and writes a chunk.
     for (int base = 0; base < chunks; base += 32 * gather_batch) {
       uint4 v[gather_batch];

@@ -228,7 +228,7 @@ __device__ int stage_items(const StreamPlan& plan, const MoeF4Args& args, const 
   for (int i = 0; i < staged; ++i) {
     stage_tokens<Format>(m, outputs[i],
                          static_cast<const std::uint16_t*>(matrix == 0 ? args.x : args.activated),
-                         matrix == 0 ? plan.top_k : 1,
+                         matrix == 0 ? plan.x_routes : 1,
                          reinterpret_cast<uint4*>(shared + plan.tokens_at + outputs[i].tokens_at));
   }
   return from;

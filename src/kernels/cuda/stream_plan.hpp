@@ -25,6 +25,7 @@ struct StreamPlan {
   int tokens = 0;
   int hidden = 0;  // of a result
   int top_k = 0;
+  int x_routes = 0;  // routes that share a row of x: top_k, or 1 where each has its own
   int experts = 0;
   int blocks = 0;       // thread blocks, all resident at once
   int token_tiles = 1;  // tiles of 8 tokens of an expert that are worked on at once: 1, 2 or 4

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/column_order.hpp"
+#include "canonical/column_order.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "canonical/grid.hpp"
 
-namespace fewbit::cpu {
+namespace fewbit {
 
 Result<std::vector<std::int32_t>> column_order(const QuantizedTensor& tensor) {
   const std::int64_t each = tensor.scheme.scale->granularity.cols;
@@ -42,6 +42,22 @@ Result<std::vector<std::int32_t>> column_order(const QuantizedTensor& tensor) {
   return order;
 }
 
+Result<void> check_order(std::span<const std::int32_t> order, const std::string& name,
+                         const std::string& where) {
+  std::vector<bool> seen(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto column = static_cast<std::size_t>(order[i]);
+    if (order[i] < 0 || column >= order.size() || seen[column]) {
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}[{}] is {}, expected each of 0 to {} once", name, i, order[i],
+                               order.size() - 1),
+                   where};
+    }
+    seen[column] = true;
+  }
+  return {};
+}
+
 std::vector<std::int32_t> inverse_order(const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> places(order.size());
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -68,4 +84,4 @@ std::vector<std::uint8_t> order_codes(int bits, std::int64_t n, std::span<const 
   return out;
 }
 
-}  // namespace fewbit::cpu
+}  // namespace fewbit
