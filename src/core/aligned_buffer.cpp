@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "core/huge_pages.hpp"
+
 namespace fewbit {
 
 void AlignedBuffer::Free::operator()(void* block) const { std::free(block); }
@@ -33,6 +35,7 @@ Result<AlignedBuffer> AlignedBuffer::allocate(std::uint64_t bytes) {
                  ""};
   }
   buffer.block_.reset(block);
+  ask_for_huge_pages({static_cast<std::byte*>(block), bytes});
   void* aligned = block;
   std::size_t space = bytes + alignment - 1;
   buffer.data_ = static_cast<std::byte*>(std::align(alignment, bytes, aligned, space));

@@ -15,6 +15,7 @@
 #include "core/checked.hpp"
 #include "core/convert.hpp"
 #include "core/float_convert.hpp"
+#include "core/huge_pages.hpp"
 #include "fewbit/tensor.hpp"
 
 namespace fewbit {
@@ -33,6 +34,25 @@ TEST(Checked, IsEmptyExactlyOnOverflow) {
   EXPECT_EQ(checked_cast<std::int64_t>(u64_max), std::nullopt);
   EXPECT_EQ(checked_cast<std::uint64_t>(std::int64_t{-1}), std::nullopt);
   EXPECT_EQ(checked_cast<std::int32_t>(std::int64_t{-5}), -5);
+}
+
+TEST(HugePages, SettingIsTheWordInBrackets) {
+  EXPECT_EQ(chosen_setting("always [madvise] never\n"), "madvise");
+  EXPECT_EQ(chosen_setting("[always] madvise never\n"), "always");
+  for (const char* text : {"", "always madvise never", "always]", "[always"})
+    EXPECT_EQ(chosen_setting(text), "") << text;
+}
+
+TEST(HugePages, BuffersAroundTheirSizeAreZeroedAndWhole) {
+  constexpr std::uint64_t page = std::uint64_t{1} << 21;
+  for (const std::uint64_t bytes : {page - 1, page, page + 1, 2 * page - 64, 3 * page + 5}) {
+    AlignedBuffer buffer = *AlignedBuffer::allocate(bytes);
+    ask_for_huge_pages(buffer.span());
+    for (const std::byte byte : buffer.span()) ASSERT_EQ(byte, std::byte{0});
+    std::memset(buffer.data(), 0x5a, buffer.size());
+    EXPECT_EQ(buffer.span().back(), std::byte{0x5a});
+  }
+  ask_for_huge_pages({});
 }
 
 TEST(Checked, RoundsUp) {
