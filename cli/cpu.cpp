@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "core/huge_pages.hpp"
 #include "table.hpp"
 
 namespace fewbit::cli {
@@ -21,6 +22,7 @@ constexpr Fact facts[] = {
     {"avx512_vnni", &CpuFeatures::avx512_vnni},
     {"avx512_vbmi", &CpuFeatures::avx512_vbmi},
     {"avx512_bf16", &CpuFeatures::avx512_bf16},
+    {"avx512_fast_bf16", &CpuFeatures::avx512_fast_bf16},
     {"amx_tile", &CpuFeatures::amx_tile},
     {"amx_bf16", &CpuFeatures::amx_bf16},
     {"amx_int8", &CpuFeatures::amx_int8},
@@ -44,6 +46,7 @@ Json device_json(const DeviceInfo& device, int threads) {
   out.set("usable_threads", std::int64_t{device.usable_threads});
   out.set("threads_in_use", std::int64_t{threads});
   out.set("memory_bytes", device.memory_bytes);
+  out.set("huge_pages", huge_page_setting());
   return out;
 }
 
@@ -68,6 +71,10 @@ void print_device(const DeviceInfo& device, int threads) {
                          "FEWBIT_THREADS sets it)",
                          threads, device.physical_cores, device.usable_threads)});
   table.add({"memory", bytes_text(device.memory_bytes)});
+  const std::string huge = huge_page_setting();
+  table.add({"pages of 2 MiB", huge == "madvise" ? "on request (madvise), as packed weights do"
+                               : huge.empty()    ? "not known here"
+                                                 : huge});
   print_out("{}", Lines{table.text(0)});
 }
 

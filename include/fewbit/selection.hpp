@@ -22,6 +22,7 @@ struct CpuFeatures {
   bool avx512_vnni = false;
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
+  bool avx512_fast_bf16 = false;  // its dot products as often as f32 multiply-adds
   bool amx_tile = false;
   bool amx_bf16 = false;
   bool amx_int8 = false;

@@ -22,6 +22,8 @@ constexpr bool all(std::uint64_t word, std::uint64_t mask) { return (word & mask
 constexpr std::uint64_t sse_avx_state = 0x6;
 constexpr std::uint64_t avx512_state = 0xe0;
 constexpr std::uint64_t amx_state = 0x60000;
+// Of "AuthenticAMD".
+constexpr std::uint32_t amd_name_end = 0x444d4163;
 
 }  // namespace
 
@@ -37,6 +39,8 @@ CpuFeatures features_from_registers(const X86Registers& r) {
   features.avx512_vbmi = zmm && bit(r.leaf7_ecx, 1);
   features.avx512_vnni = zmm && bit(r.leaf7_ecx, 11);
   features.avx512_bf16 = zmm && bit(r.leaf7_1_eax, 5);
+  // Two a cycle on an EPYC of 2024, as FMA; on a Xeon of the fifth generation a quarter of its FMA.
+  features.avx512_fast_bf16 = features.avx512_bf16 && r.leaf0_ecx == amd_name_end;
   const bool tiles = bit(r.leaf7_edx, 24) && all(r.xcr0, amx_state) && r.amx_permitted;
   features.amx_tile = tiles;
   features.amx_bf16 = tiles && bit(r.leaf7_edx, 22);
@@ -89,6 +93,7 @@ CpuFeatures detect_cpu_features() {
   const CpuidResult leaf1 = cpuid(1, 0);
   const CpuidResult leaf7 = cpuid(7, 0);
   X86Registers registers;
+  registers.leaf0_ecx = cpuid(0, 0).ecx;
   registers.leaf1_ecx = leaf1.ecx;
   registers.leaf7_ebx = leaf7.ebx;
   registers.leaf7_ecx = leaf7.ecx;

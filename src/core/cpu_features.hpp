@@ -11,6 +11,7 @@ namespace fewbit {
 
 // The registers that decide the x86 facts.
 struct X86Registers {
+  std::uint32_t leaf0_ecx = 0;  // the last letters of the maker's name
   std::uint32_t leaf1_ecx = 0;
   std::uint32_t leaf7_ebx = 0;
   std::uint32_t leaf7_ecx = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers on tiles, against the formulas in double: with the unit of tiles in plain C++ on every CPU
-// with AVX-512, and with the instructions where there are some.
+// with AVX-512, and with the instructions of tiles and of dot products where there are some.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,11 @@ using test::LayerSpec;
 using test::scaled_scheme;
 
 // With tiles for any number of tokens; usual: software tiles for as many as cpu_amx wants.
-enum class Unit { soft, amx, usual };
+// dots: the level avx512 of a CPU whose dot products are fast.
+enum class Unit { soft, amx, usual, dots };
+const char* unit_name(Unit unit) {
+  return unit == Unit::soft ? "soft" : unit == Unit::amx ? "amx" : "dots";
+}
 
 // Of the unit `usual`.
 int tile_products = 0;
@@ -50,13 +54,14 @@ const cpu::Kernels& kernels(Unit unit) {
   static const cpu::Kernels amx = with(lane16_amx, 1);
   static const cpu::Kernels usual =
       with(counted_tiles, cpu::kernels_of(IsaLevel::amx).least_tile_tokens);
+  if (unit == Unit::dots) return cpu::kernels_of(IsaLevel::avx512, {.avx512_fast_bf16 = true});
   if (unit == Unit::usual) return usual;
   return unit == Unit::soft ? soft : amx;
 }
 
 template <Unit unit>
 Backend backend_on() {
-  Backend backend = cpu_amx_backend;
+  Backend backend = unit == Unit::dots ? cpu_avx512_backend : cpu_amx_backend;
   backend.open_moe = [](const MoeProblem& problem, const MoePlan& plan, PreparedMemory memory) {
     return cpu::open_moe(kernels(unit), problem, plan, std::move(memory));
   };
@@ -66,6 +71,8 @@ const Backend& backend_of(Unit unit) {
   static const Backend soft = backend_on<Unit::soft>();
   static const Backend amx = backend_on<Unit::amx>();
   static const Backend usual = backend_on<Unit::usual>();
+  static const Backend dots = backend_on<Unit::dots>();
+  if (unit == Unit::dots) return dots;
   if (unit == Unit::usual) return usual;
   return unit == Unit::soft ? soft : amx;
 }
@@ -160,6 +167,7 @@ class CpuTiles : public ::testing::TestWithParam<Unit> {
  protected:
   void SetUp() override {
     FEWBIT_SKIP_UNUSABLE(GetParam() == Unit::amx ? IsaLevel::amx : IsaLevel::avx512);
+    if (GetParam() == Unit::dots) FEWBIT_SKIP_WITHOUT_DOTS();
   }
 
   static void expect_within_bound(const MoeProblem& problem, const MoeWeights& weights,
@@ -384,10 +392,8 @@ TEST_P(CpuTiles, LinearLayersStayWithinTheBound) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Units, CpuTiles, ::testing::Values(Unit::soft, Unit::amx),
-                         [](const auto& unit) {
-                           return std::string(unit.param == Unit::soft ? "soft" : "amx");
-                         });
+INSTANTIATE_TEST_SUITE_P(Units, CpuTiles, ::testing::Values(Unit::soft, Unit::amx, Unit::dots),
+                         [](const auto& unit) { return std::string(unit_name(unit.param)); });
 
 // 8 experts and top-k 2: 13 tokens give an expert 4 of them where routing is even, 12 give 3.
 TEST(CpuTilesChoice, FewTokensOfAnExpertRunAsOnAvx512) {

@@ -15,6 +15,7 @@ namespace {
 // A CPU with everything, on a system that saves everything.
 X86Registers full_registers() {
   X86Registers registers;
+  registers.leaf0_ecx = 0x444d4163;  // "cAMD"
   registers.leaf1_ecx = 1U << 12 | 1U << 27 | 1U << 28 | 1U << 29;
   registers.leaf7_ebx = 1U << 5 | 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;
   registers.leaf7_ecx = 1U << 1 | 1U << 11;
@@ -31,7 +32,8 @@ TEST(CpuFeatures, EachFactIsItsOwn) {
   const CpuFeatures all = full_features();
   CpuFeatures expected;
   expected.avx2 = expected.avx512 = expected.avx512_vnni = expected.avx512_vbmi = true;
-  expected.avx512_bf16 = expected.amx_tile = expected.amx_bf16 = expected.amx_int8 = true;
+  expected.avx512_bf16 = expected.avx512_fast_bf16 = expected.amx_tile = expected.amx_bf16 =
+      expected.amx_int8 = true;
   EXPECT_EQ(all, expected);
 
   // Without one bit only its fact is gone.
@@ -42,9 +44,16 @@ TEST(CpuFeatures, EachFactIsItsOwn) {
     rest.*fact = false;
     EXPECT_EQ(features_from_registers(registers), rest);
   };
+  // But its speed goes with an instruction.
+  X86Registers without_bf16 = full_registers();
+  without_bf16.leaf7_1_eax = 0;
+  CpuFeatures rest = all;
+  rest.avx512_bf16 = rest.avx512_fast_bf16 = false;
+  EXPECT_EQ(features_from_registers(without_bf16), rest);
   without([](X86Registers& r) { r.leaf7_ecx &= ~(1U << 11); }, &CpuFeatures::avx512_vnni);
   without([](X86Registers& r) { r.leaf7_ecx &= ~(1U << 1); }, &CpuFeatures::avx512_vbmi);
-  without([](X86Registers& r) { r.leaf7_1_eax = 0; }, &CpuFeatures::avx512_bf16);
+  without([](X86Registers& r) { r.leaf0_ecx = 0x6c65746e; },  // "ntel"
+          &CpuFeatures::avx512_fast_bf16);
   without([](X86Registers& r) { r.leaf7_edx &= ~(1U << 22); }, &CpuFeatures::amx_bf16);
   without([](X86Registers& r) { r.leaf7_edx &= ~(1U << 25); }, &CpuFeatures::amx_int8);
   for (const int index : {16, 17, 30, 31}) {

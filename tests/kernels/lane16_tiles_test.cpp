@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane16_tiles on the unit in plain C++, and on the instructions where this CPU has them.
+// lane16_tiles on the unit in plain C++, and on tiles and dot products where this CPU has them.
 #include "kernels/cpu/lane16_tiles.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,18 @@ constexpr Lane16Form forms[] = {
     {"ternary_blocks", Lane16Codes::ternary, Lane16Scale::f32_blocks, 0},
 };
 
-enum class Unit { soft, amx };
+enum class Unit { soft, amx, dots };
+
+// Those that dot products take.
+std::vector<Lane16Form> dot_forms() {
+  std::vector<Lane16Form> out;
+  for (const Lane16Form& form : forms) {
+    using enum Lane16Codes;
+    if (form.codes == nvfp4 || form.codes == f4_e2m1 || form.codes == int4 || form.codes == f8_e4m3)
+      out.push_back(form);
+  }
+  return out;
+}
 
 // bf16 tokens as values.
 std::vector<float> random_tokens(std::int64_t count, std::mt19937& random) {
@@ -84,6 +95,7 @@ class TilesTest : public ::testing::TestWithParam<std::tuple<Unit, Lane16Form>> 
  protected:
   void SetUp() override {
     FEWBIT_SKIP_UNUSABLE(unit() == Unit::amx ? IsaLevel::amx : IsaLevel::avx512);
+    if (unit() == Unit::dots) FEWBIT_SKIP_WITHOUT_DOTS();
   }
   static Unit unit() { return std::get<0>(GetParam()); }
   static const Lane16Form& form() { return std::get<1>(GetParam()); }
@@ -103,8 +115,9 @@ class TilesTest : public ::testing::TestWithParam<std::tuple<Unit, Lane16Form>> 
     const Lane16Blocks blocks = matrix.pack();
     Operand operand(x, blocks.k, tokens);
     GuardedFloats y(blocks.blocks * 16 * tokens);
-    Lane16TilesFn* const kernel =
-        on == Unit::amx ? lane16_amx(form().codes) : test::lane16_soft_tiles(form().codes);
+    Lane16TilesFn* const kernel = on == Unit::amx    ? lane16_amx(form().codes)
+                                  : on == Unit::dots ? lane16_dots_avx512(form().codes)
+                                                     : test::lane16_soft_tiles(form().codes);
     Lane16Tiles tiles{.left = blocks,
                       .right = block(matrix, blocks, 1),
                       .pairs = blocks.blocks / 2,
@@ -144,10 +157,13 @@ class TilesTest : public ::testing::TestWithParam<std::tuple<Unit, Lane16Form>> 
     const auto [n, k] = matrix.dims();
     std::vector<double> values(static_cast<std::size_t>(k));
     // Each product is rounded 18 + k/32 times and once more for each group, the weight itself
-    // twice.
+    // twice. By dot products as lane16.hpp says.
     const std::int64_t group = form().group == 0 ? k : form().group;
-    const std::int64_t roundings = std::min<std::int64_t>(
-        std::max<std::int64_t>(k, 22), 20 + k / 32 + ceil_div(k, group) + k / 496);
+    const std::int64_t chain = std::min<std::int64_t>({group, k, 64});
+    const std::int64_t roundings =
+        unit() == Unit::dots ? chain + ceil_div(k, chain) + 4
+                             : std::min<std::int64_t>(std::max<std::int64_t>(k, 22),
+                                                      20 + k / 32 + ceil_div(k, group) + k / 496);
     for (std::int64_t row = 0; row < (n + 15) / 16 * 16; ++row) {
       for (std::int64_t i = 0; i < k; ++i)
         values[static_cast<std::size_t>(i)] = row < n ? double{matrix.value(row, i)} : 0.0;
@@ -190,6 +206,7 @@ TEST_P(TilesTest, OddSizesStayWithinTheBound) {
 // What the other tests prove of the unit in C++ holds for the instructions.
 TEST_P(TilesTest, BothUnitsGiveTheSameBits) {
   FEWBIT_SKIP_UNUSABLE(IsaLevel::amx);
+  if (unit() == Unit::dots) GTEST_SKIP() << "dot products round in another order";
   std::mt19937 random(7);
   for (const float size : {1.0F, 0x1p-120F, 0x1p100F}) {
     Lane16Matrix matrix = random_matrix({.n = 48, .k = 656}, random);
@@ -256,14 +273,30 @@ TEST_P(TilesTest, EveryCodeTimesEveryScaleIsExact) {
 }
 
 std::string form_suffix(const ::testing::TestParamInfo<std::tuple<Unit, Lane16Form>>& test) {
-  return std::string(std::get<0>(test.param) == Unit::amx ? "amx" : "soft") + "_" +
-         std::get<1>(test.param).name;
+  const Unit unit = std::get<0>(test.param);
+  return std::string(unit == Unit::amx    ? "amx"
+                     : unit == Unit::dots ? "dots"
+                                          : "soft") +
+         "_" + std::get<1>(test.param).name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, TilesTest,
                          ::testing::Combine(::testing::Values(Unit::soft, Unit::amx),
                                             ::testing::ValuesIn(forms)),
                          form_suffix);
+INSTANTIATE_TEST_SUITE_P(Dots, TilesTest,
+                         ::testing::Combine(::testing::Values(Unit::dots),
+                                            ::testing::ValuesIn(dot_forms())),
+                         form_suffix);
+
+TEST(Lane16Dots, TakeOnlyCodesThatAreExactInPairs) {
+  FEWBIT_SKIP_UNUSABLE(IsaLevel::avx512);
+  using enum Lane16Codes;
+  for (const Lane16Form& form : dot_forms())
+    EXPECT_NE(lane16_dots_avx512(form.codes), nullptr) << form.name;
+  for (const Lane16Codes codes : {int4_zeros, int8, int8_zeros, nf3, ternary, q4_k, q6_k})
+    EXPECT_EQ(lane16_dots_avx512(codes), nullptr);
+}
 
 // An operand has a place of its own for every value of every token, and none between.
 TEST(TileOperand, GivesEveryValueItsOwnPlace) {

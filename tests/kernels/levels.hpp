@@ -19,6 +19,15 @@ inline bool usable(IsaLevel level) {
   return level == IsaLevel::generic || (device && isa_includes(device->isa, level));
 }
 
+// Whether this CPU has dot products of bf16 pairs, whatever their speed.
+inline bool has_bf16_dots() {
+  static const Result<DeviceInfo> device = detect_cpu();
+  return usable(IsaLevel::avx512) && device->cpu.avx512_bf16;
+}
+#define FEWBIT_SKIP_WITHOUT_DOTS()      \
+  if (!::fewbit::test::has_bf16_dots()) \
+  GTEST_SKIP() << "this CPU (or FEWBIT_ISA) has no AVX-512 BF16"
+
 // A skipped level says so; generic is never skipped, so every run tests something.
 #define FEWBIT_SKIP_UNUSABLE(level)   \
   if (!::fewbit::test::usable(level)) \

@@ -179,6 +179,6 @@ class MoePass {
 void run_moe_panels(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
                     const MoeWorkspace& workspace, Executor& executor);
 void run_moe_tiles(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-                   const MoeWorkspace& workspace, Executor& executor);
+                   const MoeWorkspace& workspace, const BlockCost& cost, Executor& executor);
 
 }  // namespace fewbit::cpu

@@ -132,7 +132,8 @@ void run_pass(const PassOfKind& pass, Executor& executor) {
 }  // namespace
 
 bool Linear::tiles_for(std::int64_t tokens) const {
-  return matrix_.tiles() != nullptr && tokens >= kernels_.least_tile_tokens;
+  return matrix_.tiles() != nullptr && problem_.activation_dtype == DType::bf16 &&
+         tokens >= kernels_.least_tile_tokens;
 }
 
 // A row of a panel is longer than one of tiles, so that calls of fewer tokens fit too.

@@ -7,6 +7,14 @@
 
 namespace fewbit::cpu {
 
+Operand Moe::operand_of(const MoeProblem& problem, std::span<const Expert> experts) {
+  const bool tiles = std::ranges::all_of(experts, [](const Expert& expert) {
+    return expert.up.tiles() != nullptr && expert.down.tiles() != nullptr &&
+           (!expert.gate || expert.gate->tiles() != nullptr);
+  });
+  return tiles && problem.activation_dtype == DType::bf16 ? Operand::tiles : Operand::panels;
+}
+
 Operand Moe::operand_for(std::int64_t tokens) const {
   return even_tokens(problem_, tokens) < least_tile_tokens_ ? Operand::panels : operand_;
 }
@@ -40,7 +48,7 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
     if (operand == Operand::panels) {
       run_moe_panels(problem_, experts_, part, workspace, executor);
     } else if constexpr (has_tiles) {
-      run_moe_tiles(problem_, experts_, part, workspace, executor);
+      run_moe_tiles(problem_, experts_, part, workspace, tile_cost_, executor);
     }
   }
   return {};

@@ -15,8 +15,9 @@ constexpr std::int64_t chunk_rows = max_tile_tokens;
 class TilePass : MoePass {
  public:
   TilePass(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-           const MoeWorkspace& workspace)
+           const MoeWorkspace& workspace, const BlockCost& cost)
       : MoePass(problem, experts, args, workspace),
+        cost_(cost),
         hidden_row_(tile_row(problem.hidden_size)),
         activated_row_(tile_row(problem.intermediate_size)),
         output_row_(output_row(problem.hidden_size)),
@@ -28,14 +29,15 @@ class TilePass : MoePass {
   }
 
   void run(Executor& executor) {
+    const auto block_cost = [this](std::int64_t tokens) { return cost_.of(tokens); };
     sort(tile_cut(std::max(problem_.hidden_size, problem_.intermediate_size)));
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) { gather(i, n); });
-    split(executor, serial_elements, [this](int i, int n) {
+    split(executor, serial_elements, [&](int i, int n) {
       for_blocks(blocks_of(problem_.intermediate_size), i, n, block_cost,
                  [this](std::size_t expert, Range blocks) { fc1(expert, blocks); });
     });
     if (args_.amax) raise_amax(*args_.amax);
-    split(executor, serial_elements, [this](int i, int n) {
+    split(executor, serial_elements, [&](int i, int n) {
       for_blocks(blocks_of(problem_.hidden_size), i, n, block_cost,
                  [this](std::size_t expert, Range blocks) { fc2(expert, blocks); });
     });
@@ -47,9 +49,6 @@ class TilePass : MoePass {
   }
 
  private:
-  // Making tiles of a block costs as much as multiplying some 32 tokens.
-  static std::int64_t block_cost(std::int64_t tokens) { return 32 + tokens; }
-
   void gather(int worker, int workers) const {
     const Range positions = share(kept_, worker, workers);
     for (std::int64_t i = positions.begin; i < positions.end; ++i) {
@@ -188,6 +187,7 @@ class TilePass : MoePass {
     return ws_.activated_tiles.data() + panel.first * activated_row_;
   }
 
+  BlockCost cost_;
   std::int64_t hidden_row_;
   std::int64_t activated_row_;
   std::int64_t output_row_;
@@ -198,8 +198,8 @@ class TilePass : MoePass {
 }  // namespace
 
 void run_moe_tiles(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-                   const MoeWorkspace& workspace, Executor& executor) {
-  TilePass(problem, experts, args, workspace).run(executor);
+                   const MoeWorkspace& workspace, const BlockCost& cost, Executor& executor) {
+  TilePass(problem, experts, args, workspace, cost).run(executor);
 }
 
 }  // namespace fewbit::cpu

@@ -99,13 +99,13 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
       .pack_expert = pack_expert,
       .open_moe =
           [](const MoeProblem& problem, const MoePlan& plan, PreparedMemory memory) {
-            return open_moe(kernels_of(level), problem, plan, std::move(memory));
+            return open_moe(kernels_here(level), problem, plan, std::move(memory));
           },
       .unpack_expert = unpack_expert,
       .prepare_linear =
           [](const LinearProblem& problem, const QuantizedTensor& weight,
              const DeviceInfo& /*device*/, Executor& executor) {
-            return prepare_linear(kernels_of(level), problem, weight, executor);
+            return prepare_linear(kernels_here(level), problem, weight, executor);
           },
       .variant = level == IsaLevel::amx ? tile_variant : variant,
       .packed_bytes = Matrix::packed_bytes,

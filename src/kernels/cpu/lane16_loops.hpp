@@ -12,9 +12,10 @@
 //                              there. Only where all tokens go the direct way, so that each has its
 //                              bits
 //   L::direct_chains(tokens)   chains of a block that run side by side: with few tokens one chain
-//   of
-//                              multiply-adds would be waited for. Of one block, since one stream is
-//                              read best
+//                              of multiply-adds would be waited for. Of one block, since one stream
+//                              is read best
+//   L::dot                     only of levels that multiply pairs of bf16: adds the products of a
+//                              pair of k; activations are then lines of 32 k (tile_operand.hpp)
 #pragma once
 
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
@@ -29,6 +30,34 @@ struct Kind {
   static constexpr bool zeros = zeros_;
   static constexpr int fixed_cells = fixed_cells_;
 };
+// What a step of a cell takes of a token: an f32, or the bf16 of two k.
+template <class L>
+struct Steps {
+  using X = float;
+  static constexpr int in_cell = 16;
+  // Of the first token at a cell; the others follow every 16 X.
+  template <int TOKENS>
+  FEWBIT_INLINE const X* at(const X* x, std::int64_t cell) {
+    return x + cell * TOKENS * 16;
+  }
+  FEWBIT_INLINE typename L::Floats add(typename L::Floats sum, const typename L::Floats& w, X x) {
+    return L::fma(w, L::same(x), sum);
+  }
+};
+template <class L>
+requires requires { typename L::Pair; }
+struct Steps<L> {
+  using X = typename L::Pair;
+  static constexpr int in_cell = 8;
+  template <int TOKENS>
+  FEWBIT_INLINE const X* at(const X* x, std::int64_t cell) {
+    return x + cell / 2 * TOKENS * 16 + cell % 2 * 8;
+  }
+  FEWBIT_INLINE typename L::Floats add(typename L::Floats sum, const typename L::Words& w, X x) {
+    return L::dot(sum, w, x);
+  }
+};
+
 constexpr std::int64_t chain_cells = 4;    // of 16 k: the longest chain of multiply-adds
 constexpr std::int64_t decoded_cells = 8;  // of 16 k: as many as stay in the first-level cache
 // Chains of `cells` cells from cell `first` of a block on, the first of them in group `group`, of
@@ -83,8 +112,8 @@ FEWBIT_INLINE typename K::Cell::Zero group_zero(const Lane16Blocks& weight, cons
 }
 
 template <class L, class K>
-FEWBIT_INLINE typename L::Floats weights_at(const typename K::Cell& cell, int i,
-                                            const typename K::Cell::Zero& zero) {
+FEWBIT_INLINE auto weights_at(const typename K::Cell& cell, int i,
+                              const typename K::Cell::Zero& zero) {
   if constexpr (K::zeros) {
     return K::Cell::value_minus(cell, i, zero);
   } else {
@@ -93,13 +122,14 @@ FEWBIT_INLINE typename L::Floats weights_at(const typename K::Cell& cell, int i,
 }
 
 // CHAINS chains of `cells` cells, one after another in memory and side by side in time, with TOKENS
-// tokens: total += scale * sum of each, in their order. x is the panel at the first cell. Leaves
-// place behind them. CELLS: place.cells where it is known, else 0.
+// tokens: total += scale * sum of each, in their order. Leaves place behind them. CELLS:
+// place.cells where it is known, else 0.
 template <class L, class K, int TOKENS, int CHAINS, int CELLS>
 FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, ChainPlace& place,
-                              const float* x, typename L::Floats (&total)[TOKENS],
+                              const typename Steps<L>::X* x, typename L::Floats (&total)[TOKENS],
                               [[maybe_unused]] typename L::NanRows& nan) {
   using Floats = typename L::Floats;
+  using Step = Steps<L>;
   const std::int64_t cells = CELLS != 0 ? CELLS : place.cells;
   Floats part[CHAINS][TOKENS];
   std::int64_t group[CHAINS];
@@ -116,27 +146,28 @@ FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, 
 #pragma GCC unroll 24
     for (int t = 0; t < TOKENS; ++t) part[c][t] = L::zero();
   }
+  const std::uint8_t* ahead = at.codes + place.first * K::Cell::bytes + L::prefetch_bytes;
   for (std::int64_t i_cell = 0; i_cell < cells; ++i_cell) {
     typename K::Cell cell[CHAINS];
+    const typename Step::X* xc[CHAINS];
 #pragma GCC unroll 4
     for (int c = 0; c < CHAINS; ++c) {
       const std::int64_t index = place.first + c * cells + i_cell;
-      const std::uint8_t* codes = at.codes + index * K::Cell::bytes;
       K::Cell::load(cell[c], at.codes, index, weight.offset_codes);
-      if constexpr (K::Cell::raw) L::note_nan(nan, codes);
+      xc[c] = Step::template at<TOKENS>(x, index);
+      if constexpr (K::Cell::raw) L::note_nan(nan, at.codes + index * K::Cell::bytes);
+      // In the order of memory, in which it is read fastest.
+      const std::uint8_t* next = ahead + (i_cell * CHAINS + c) * K::Cell::bytes;
 #pragma GCC unroll 4
-      for (int line = 0; line < K::Cell::bytes; line += 64)
-        __builtin_prefetch(codes + L::prefetch_bytes + line);
+      for (int line = 0; line < K::Cell::bytes; line += 64) __builtin_prefetch(next + line);
     }
-    const float* xc = x + i_cell * TOKENS * 16;
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < Step::in_cell; ++i) {
 #pragma GCC unroll 4
       for (int c = 0; c < CHAINS; ++c) {
-        const Floats w = weights_at<L, K>(cell[c], i, zero[c]);
+        const auto w = weights_at<L, K>(cell[c], i, zero[c]);
 #pragma GCC unroll 24
-        for (int t = 0; t < TOKENS; ++t)
-          part[c][t] = L::fma(w, L::same(xc[c * cells * TOKENS * 16 + t * 16 + i]), part[c][t]);
+        for (int t = 0; t < TOKENS; ++t) part[c][t] = Step::add(part[c][t], w, xc[c][t * 16 + i]);
       }
     }
   }
@@ -155,18 +186,18 @@ FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, 
 // As many chains side by side as fit into the block, where groups are of whole chains.
 template <class L, class K, int TOKENS, int CELLS>
 FEWBIT_INLINE void run_steps(const Lane16Blocks& weight, const BlockPlace& at, ChainPlace& place,
-                             const float* x, typename L::Floats (&total)[TOKENS],
+                             const typename Steps<L>::X* x, typename L::Floats (&total)[TOKENS],
                              typename L::NanRows& nan) {
   constexpr int side_by_side = L::direct_chains(TOKENS);
   while (place.first + side_by_side * CELLS <= weight.k / 16) {
-    run_chains<L, K, TOKENS, side_by_side, CELLS>(weight, at, place, x + place.first * TOKENS * 16,
-                                                  total, nan);
+    run_chains<L, K, TOKENS, side_by_side, CELLS>(weight, at, place, x, total, nan);
   }
 }
 
-// One block with TOKENS tokens, all sums in registers.
+// One block with TOKENS tokens, all sums in registers; results every y_token floats.
 template <class L, class K, int TOKENS>
-void run_direct(const Lane16Blocks& weight, std::int64_t block, const float* x, float* y) {
+void run_direct(const Lane16Blocks& weight, std::int64_t block, const typename Steps<L>::X* x,
+                float* y, std::int64_t y_token) {
   typename L::Floats total[TOKENS];
 #pragma GCC unroll 24
   for (int t = 0; t < TOKENS; ++t) total[t] = L::zero();
@@ -188,20 +219,19 @@ void run_direct(const Lane16Blocks& weight, std::int64_t block, const float* x, 
     const std::int64_t left = all_cells - place.first;
     place.cells = place.left < chain_cells ? place.left : chain_cells;
     if (left < place.cells) place.cells = left;
-    run_chains<L, K, TOKENS, 1, K::fixed_cells>(weight, at, place, x + place.first * TOKENS * 16,
-                                                total, nan);
+    run_chains<L, K, TOKENS, 1, K::fixed_cells>(weight, at, place, x, total, nan);
   }
 #pragma GCC unroll 24
   for (int t = 0; t < TOKENS; ++t) {
     if constexpr (K::Cell::raw) total[t] = L::spoil(total[t], nan);
-    L::store(y + t * 16, total[t]);
+    L::store(y + t * y_token, total[t]);
   }
 }
 
 template <class L, class K, int TOKENS>
 void run_direct_blocks(const Lane16Blocks& weight, const float* x, float* y) {
   for (std::int64_t b = 0; b < weight.blocks; ++b)
-    run_direct<L, K, TOKENS>(weight, b, x, y + b * TOKENS * 16);
+    run_direct<L, K, TOKENS>(weight, b, x, y + b * TOKENS * 16, 16);
 }
 
 // Up to decoded_cells cells of one block, decoded: w[k][row], and which k share a scale.

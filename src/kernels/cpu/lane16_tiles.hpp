@@ -9,6 +9,10 @@
 // scale too, the whole k is one group and s the global scale, where all scales of the pair are
 // ordinary: e4m3 without sign and no NaN, e8m0 between 2^-100 and 2^100.
 //
+// Dot products of bf16 pairs, where vector registers take the place of tiles, go block by block
+// and scale as lane16.hpp says, whatever the scales, v being the codes alone. Its chains and its
+// bound are theirs too; they flush as tiles do.
+//
 // Error, with tiles that round as the manual says (a fused chain of 16 each for even and odd slots,
 // their sum, the sum of the tile and the one before): each product is rounded at most 18 + k/32
 // times, and once more for every group; for k >= 32 that is below k * 2^-24 * sum |w x|. Tiles
@@ -40,9 +44,10 @@ struct Lane16Tiles {
   std::int64_t y_pair = 0;
 };
 using Lane16TilesFn = void(const Lane16Tiles& run);
-// The kernel for codes, none for nf3, whose values are not exact in bf16, and blocks of GGUF; on a
-// CPU that has AMX-BF16 and a process that may use it.
+// The kernel for codes, none for nf3, whose values are not exact in bf16, and blocks of GGUF. amx:
+// on a CPU that has AMX-BF16 and a process that may use it; dots: on one that has AVX-512 BF16,
+// and only for e2m1, int4 without zero points and e4m3.
 using Lane16TilesOf = Lane16TilesFn*(Lane16Codes codes);
-Lane16TilesOf lane16_amx;
+Lane16TilesOf lane16_amx, lane16_dots_avx512;
 
 }  // namespace fewbit
