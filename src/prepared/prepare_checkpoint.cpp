@@ -114,7 +114,8 @@ class Job {
     if (const auto read = journal.read()) {
       content = *read;
     } else if (!anew || complete) {
-      return read.error();
+      return Error{read.error().code, read.error().what + " (restart drops it)",
+                   read.error().where};
     }
     if (content.begun && (!anew || complete)) {
       const std::string difference = identity_difference(content.identity, plan_.identity);
@@ -132,7 +133,7 @@ class Job {
       return resume(journal, content);
     }
     if (complete) return target_exists();
-    FEWBIT_TRY(check_removable(content.begun));
+    FEWBIT_TRY(check_removable(journal, content.begun));
     fresh_ = true;
     FEWBIT_TRY(remove_tree(folder_));
     return journal.begin(plan_.identity);
@@ -140,9 +141,9 @@ class Job {
 
   // What is in our place may go: marked, named by a journal (a killed run may have left the folder
   // before it was marked or after the mark was removed), or without a file.
-  Result<void> check_removable(bool has_journal) const {
+  Result<void> check_removable(const Journal& journal, bool begun) const {
     if (!is_there(folder_)) return {};
-    if (!is_unfinished(folder_) && !has_journal && !holds_no_files(folder_)) {
+    if (!is_unfinished(folder_) && !begun && !holds_no_files(folder_)) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("is no unfinished output (it has no {}, and no journal is beside "
                                "it), and its place is needed",
@@ -151,14 +152,18 @@ class Job {
     }
     if (options_.restart) return {};
     return Error{ErrorCode::invalid_argument,
-                 "an unfinished output without its journal (restart drops it)", folder_.string()};
+                 fmt::format("an unfinished output {} (restart drops it)",
+                             journal.is_empty() ? "without its journal, or with an empty one"
+                                                : "whose journal has no whole line"),
+                 folder_.string()};
   }
 
   Result<void> resume(Journal& journal, const Journal::Content& content) {
     for (const FinishedTask& one : content.done) {
       if (one.task >= static_cast<std::int64_t>(done_.size())) {
         return Error{ErrorCode::corrupt,
-                     fmt::format("task {} of {} is done, it says", one.task, done_.size()),
+                     fmt::format("task {} of {} is done, it says (restart drops it)", one.task,
+                                 done_.size()),
                      journal_path_.string()};
       }
       done_[static_cast<std::size_t>(one.task)] = one.hash;

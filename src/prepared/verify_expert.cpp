@@ -94,6 +94,27 @@ Result<void> compare_whole_expert(const LayerPair& pair, std::size_t e, const Ch
   return compare_bias("down's bias", got.down_bias, want.down_bias, where);
 }
 
+// Header and padding: no expert has them, but they are what preparing the source gives.
+Result<void> compare_frame(const MappedFile& file, const PreparedLayerInfo& layer) {
+  FEWBIT_TRY(const LayerFile want, plan_layer_file(layer));
+  const std::span<const std::byte> bytes = file.bytes();
+  const std::string where = file.path().string();
+  FEWBIT_TRY(compare_bytes("header's bytes",
+                           bytes.first(std::min(want.header.size(), bytes.size())),
+                           std::as_bytes(std::span(want.header)), where));
+  if (bytes.size() != want.bytes) {
+    return differs(where, fmt::format("{} bytes, the source gives {}", bytes.size(), want.bytes));
+  }
+  for (const auto& [begin, size] : want.gaps) {
+    const auto gap = bytes.subspan(begin, size);
+    const auto at = std::ranges::find_if(gap, [](std::byte b) { return b != std::byte{}; });
+    if (at == gap.end()) continue;
+    return differs(where, fmt::format("padding is {} at byte {}, the source gives 0",
+                                      std::to_integer<int>(*at), begin + (at - gap.begin())));
+  }
+  return {};
+}
+
 // What was compared is not kept in memory, nor what the system mapped around it: 64 KiB at a time.
 void release_expert(const LayerPair& pair, std::size_t e) {
   constexpr std::uint64_t around = 65536;
@@ -119,6 +140,7 @@ Result<void> compare_bytes(const char* name, std::span<const std::byte> a,
 Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer) {
   FEWBIT_TRY(const auto file, MappedFile::open(folder / layer.info.file));
   FEWBIT_TRY(PreparedMemory memory, map_layer(layer.info, file));
+  FEWBIT_TRY(compare_frame(*file, layer.info));
   return LayerPair{.planned = &layer, .file = file, .memory = std::move(memory)};
 }
 

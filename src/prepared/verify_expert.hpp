@@ -23,7 +23,7 @@ struct LayerPair {
   std::shared_ptr<const MappedFile> file;
   PreparedMemory memory;  // within the file
 };
-// The layer is borrowed.
+// The layer is borrowed. Error inconsistent: header or padding of the file are not as planned.
 Result<LayerPair> pair_layer(const std::filesystem::path& folder, const PlannedLayer& layer);
 
 // Expert e of the slice unpacked, or, where the layout can't be undone, packed again. Error

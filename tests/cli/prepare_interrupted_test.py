@@ -240,9 +240,21 @@ class Interrupted(Scratch):
 
     def test_restart_drops_an_empty_folder_without_its_journal(self):
         (self.partial / "prepared").mkdir(parents=True)
-        self.expect_error("without its journal (--restart drops it)",
+        self.expect_error("without its journal, or with an empty one (--restart drops it)",
                           args=("prepare", MODEL, "-o", self.out))
         self.assertEqual(run("prepare", MODEL, "-o", self.out, "--restart").returncode, 0)
+
+    def test_a_damaged_journal_says_how_to_go_on(self):
+        source = self.folder / "source"
+        write_model(source, layers=1, experts=8)
+        head, task, rest = self.whole_journal(source).split("\n", 2)
+        for damaged, words in (("", "or with an empty one"), (head[:-9], "whose journal has no whole line"),
+                               ("\0" + head[1:] + "\n" + task + "\n", "journal"), ("{}\n", "expected a journal"),
+                               (f"{head}\n{task}x\n{rest}", "line 2: expected the number of a task"),
+                               (f"{head}\n99999 {task.split()[1]}\n", "task 99999 of")):
+            self.journal.write_text(damaged)
+            self.expect_error(words, "(--restart drops it)", args=("prepare", source, "-o", self.out))
+        self.assertEqual(run("prepare", source, "-o", self.out, "--restart").returncode, 0)
 
 
 if __name__ == "__main__":
