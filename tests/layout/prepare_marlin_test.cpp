@@ -198,6 +198,23 @@ TEST(PrepareMarlinTest, TheOrderOfScalesFollowsTheMatrixAndAsVllmOnRequest) {
                                                                             vllm->w13, 2);
 }
 
+TEST(PrepareMarlinTest, ActOrderOfOneGroupHasTheOrderOfManyAndAsVllmOnRequest) {
+  Layer layer(WordSource::gptq, 4, 64, {.n = 128, .k = 64});
+  layer.input.row_order = MarlinRowOrder::act_order;
+  const Dims grid{.n = 128, .k = 1};
+  const auto expect_scales = [&](const auto& place) {
+    const auto result = prepare_marlin(layer.input, serial_executor());
+    ASSERT_TRUE(result) << result.error().message();
+    for (std::int64_t n = 0; n < grid.n; ++n) {
+      ASSERT_EQ(read_bits<16>(share(result->w2.scales.view.bytes, 1), place(n)),
+                read_bits<16>(share(layer.w2.scales, 1), ColumnWords<16>::place(grid, n, 0)));
+    }
+  };
+  expect_scales([&](auto n) { return MarlinScales<ScaleOrder::grouped>::place(grid, n, 0); });
+  layer.input.rules = MarlinRules::as_vllm;
+  expect_scales([&](auto n) { return MarlinScales<ScaleOrder::single>::place(grid, n, 0); });
+}
+
 TEST(PrepareMarlinTest, ActOrderSortsRowsByGroupAndKeepsTheirCodes) {
   Layer layer(WordSource::gptq, 4, 32, {.n = 128, .k = 64});
   layer.input.row_order = MarlinRowOrder::act_order;
