@@ -113,7 +113,7 @@ void expect_exact(const DenseCase& c, const Dense& dense, const std::vector<floa
 }
 
 TEST_F(CudaLinearTest, EveryFormatShapeAndNumberOfTokensWithinTheBound) {
-  int results = 0;
+  std::size_t results = 0;
   for (const CellFormat& format : all_formats()) {
     for (const Dims size :
          {Dims{64, 64}, Dims{96, 160}, Dims{288, 320}, Dims{320, 192}, Dims{32, 448}}) {
