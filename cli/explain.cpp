@@ -78,8 +78,8 @@ Result<void> answer_of_model(const Options& options, Answer& answer) {
 
 // A published layer.
 Result<void> answer_of_layer(const Options& options, Answer& answer) {
-  const std::optional<DType> asked = layer_dtype(options.activation_dtype);
-  FEWBIT_TRY(MoeProblem whole, named_problem(options.problem, asked.value_or(DType::bf16)));
+  const DType dtype = layer_dtype(options.activation_dtype).value_or(DType::bf16);
+  FEWBIT_TRY(MoeProblem whole, named_problem(options.problem, dtype));
   auto decision =
       decide_layer(whole, answer.parallel, answer.device, {options.backend, answer.engine});
   if (!decision) return ranks_by_option(decision.error());

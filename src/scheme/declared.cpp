@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, Producer> methods[] = {
     {"intel/auto-round", Producer::auto_round},
     {"fp8", Producer::fp8},
     {"fbgemm_fp8", Producer::fp8},
+    {"mxfp8", Producer::fp8},
     {"mxfp4", Producer::mxfp4},
     {"quark", Producer::quark},
     {"bitsandbytes", Producer::bitsandbytes},
@@ -75,6 +76,16 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
     out.producer = Producer::modelopt;
   }
   declared.all.push_back(std::move(out));
+}
+
+// A file whose name tells the producer, unless it says another one.
+void declare_file(Declared& declared, const std::shared_ptr<const Json>& file, std::string name,
+                  Producer usual, std::string usual_method) {
+  const Json* method = file->find("quant_method");
+  if (method != nullptr && !method->is_null()) {
+    return declare_block(declared, file, file.get(), std::move(name));
+  }
+  declared.all.push_back({usual, std::move(usual_method), std::move(name), file, file.get()});
 }
 
 // MLX: {"bits", "group_size", "mode"} without a method. The copy beside it has another key; alone,
@@ -296,13 +307,9 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
                             block != nullptr ? block : modelopt.get()});
   }
   FEWBIT_TRY(auto gptq, checkpoint.json_file("quantize_config.json"));
-  if (gptq != nullptr) {
-    declared.all.push_back({Producer::gptq, "gptq", "quantize_config.json", gptq, gptq.get()});
-  }
+  if (gptq != nullptr) declare_file(declared, gptq, "quantize_config.json", Producer::gptq, "gptq");
   FEWBIT_TRY(auto awq, checkpoint.json_file("quant_config.json"));
-  if (awq != nullptr) {
-    declared.all.push_back({Producer::awq, "awq", "quant_config.json", awq, awq.get()});
-  }
+  if (awq != nullptr) declare_file(declared, awq, "quant_config.json", Producer::awq, "awq");
   for (const std::string_view name : block_files) {
     FEWBIT_TRY(auto file, checkpoint.json_file(name));
     if (file == nullptr || says_nothing(*file)) continue;

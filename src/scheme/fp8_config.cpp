@@ -50,6 +50,9 @@ std::optional<Fp8Config> read_fp8_config(const Declared& declared) {
     if (!speaks) continue;
     config.where = declaration.where;
     config.method = lower_ascii(declaration.method);
+    // The one block of that method.
+    const bool sized = config.block || !config.bad_block.empty();
+    if (config.method == "mxfp8" && !sized) config.block = Granularity{1, 32};
     config.activation = text_of(block, "activation_scheme");
     config.expert_dtype = text_of(block, "expert_dtype");
     if (config.expert_dtype.empty())

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "core/checked.hpp"
 #include "scheme/fp4.hpp"
@@ -77,7 +78,27 @@ std::string nvfp4_obstacle(const Inventory& inventory, const Draft& draft) {
   return "";
 }
 
-void claim_nvfp4(const Inventory& inventory, Draft& draft) {
+// Columns a scale where the config states another number than NVFP4's 16 and the scales have it;
+// else 16.
+std::int64_t stated_group(const Draft& draft, const std::optional<ModeloptConfig>& config) {
+  constexpr std::int64_t usual = 16;
+  const TensorInfo* weight = draft.tensor("weight");
+  const TensorInfo* scale = draft.tensor("weight_scale");
+  if (!config || weight == nullptr || scale == nullptr || !is_byte(weight->dtype)) return usual;
+  const auto fits = [&](std::int64_t size) {
+    return size != usual && size > 0 && size % 2 == 0 && groups_fit(*weight, *scale, size);
+  };
+  const ModeloptConfig::Layer* layer = modelopt_layer(*config, draft.module.name);
+  if (layer != nullptr && layer->group_size && fits(*layer->group_size)) return *layer->group_size;
+  for (const std::string& text : config->group_sizes) {
+    const auto size = group_size_number(text);
+    if (size && fits(*size)) return *size;
+  }
+  return usual;
+}
+
+void claim_nvfp4(const Inventory& inventory, Draft& draft,
+                 const std::optional<ModeloptConfig>& config) {
   Module& module = draft.module;
   if (const TensorInfo* weight = draft.tensor("weight"); weight != nullptr) {
     module.n = rows(*weight);
@@ -89,6 +110,14 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft) {
   if (draft.has("input_scale")) scheme.activation = DType::f4_e2m1;
   scheme.pre_quant_scale = draft.has("pre_quant_scale");
   std::string obstacle = nvfp4_obstacle(inventory, draft);
+  if (const std::int64_t group = stated_group(draft, config); group != 16) {
+    scheme.scale->granularity.cols = group;
+    obstacle = fmt::format(
+        "NVFP4 codes with a scale for {} columns, as group_size {} of {} says: only groups of 16 "
+        "are "
+        "read",
+        group, group, config->where);
+  }
   const bool complete =
       draft.has("weight") && draft.has("weight_scale") && draft.has("weight_scale_2");
   if (obstacle.empty() && module.experts > 0 && complete && !scheme.pre_quant_scale) {
@@ -128,7 +157,7 @@ void claim_modelopt(Inventory& inventory) {
     if (format != ModeloptFormat::none) {
       claim_modelopt_format(inventory, draft, format, algorithm);
     } else if (guess == Guess::nvfp4 || is_byte(weight->dtype)) {
-      claim_nvfp4(inventory, draft);
+      claim_nvfp4(inventory, draft, config);
     }
   }
 }

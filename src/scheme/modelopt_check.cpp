@@ -154,10 +154,13 @@ void check_group_size(Inventory& inventory, const ModeloptConfig& config) {
     // One group a row is as long as the row.
     const std::int64_t cols = scheme.scale->granularity.cols;
     const std::int64_t size = cols == 0 ? draft.module.k : cols;
-    const auto other =
-        std::find_if(config.group_sizes.begin(), config.group_sizes.end(),
-                     [&](const std::string& text) { return text != std::to_string(size); });
-    if (other == config.group_sizes.end()) return;
+    const auto is_other = [&](const std::string& text) {
+      const bool one_a_row =
+          size >= draft.module.k && group_size_number(text).value_or(0) >= draft.module.k;
+      return !one_a_row && text != std::to_string(size);
+    };
+    const auto other = std::find_if(config.group_sizes.begin(), config.group_sizes.end(), is_other);
+    if (other == config.group_sizes.end()) continue;
     inventory.findings.push_back(
         {Level::warning, "config-group-size", config.where, "group_size " + *other,
          fmt::format("{}, as the scales of {} say", size, draft.module.name)});

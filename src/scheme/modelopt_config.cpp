@@ -2,6 +2,8 @@
 #include "scheme/modelopt_config.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -125,6 +127,12 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   config.quantized_layers = layers_of(block);
   config.groups_differ = groups_differ(block);
   return config;
+}
+
+std::optional<std::int64_t> group_size_number(const std::string& text) {
+  std::int64_t size = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), size);
+  return end.ec == std::errc{} ? std::optional(size) : std::nullopt;
 }
 
 const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,

@@ -37,6 +37,9 @@ struct ModeloptConfig {
 // Empty when the block is not ModelOpt's. Also the FP8 blocks that say moe_quant_algo NVFP4.
 std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaration);
 
+// One of ModeloptConfig::group_sizes; empty for null.
+std::optional<std::int64_t> group_size_number(const std::string& text);
+
 // The entry of quantized_layers for this module or for a parent of it; nullptr when there is none.
 const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
                                             const std::string& module);

@@ -46,10 +46,14 @@ constexpr Named methods[] = {
     {"ascend",
      "Ascend's msModelSlim: integers with scales and offsets in the order of its NPU's kernels, a "
      "type a tensor; named, not decoded"},
+    {"humming",
+     "Humming: words of codes of any width with scales and zero points in the order of its GPU "
+     "kernels; named, not decoded"},
+    {"jang",
+     "JANG: words of another width for each tensor, by a table of its own; named, not decoded"},
     {"mlx",
      "MLX: words along the rows with a scale, and mostly a bias, a group; without its config, "
-     "which "
-     "tells their width and mode, they are not decoded"},
+     "which tells their width and mode, they are not decoded"},
 };
 
 constexpr std::string_view bitsandbytes =

@@ -37,6 +37,7 @@ using Needs = std::vector<Fingerprint::Need>;
 const std::vector<Fingerprint>& fingerprints() {
   static const std::vector<Fingerprint> list = {
       {Needs{{"W_q", {}}}, Producer::hqq, DType::u4, {}},
+      {Needs{{"_weight_qdata", {}}}, Producer::torchao, DType::u8, {}},
       {Needs{{"trellis", {}}}, Producer::exl3, DType::i16, {}},
       {Needs{{"q_weight", {}}, {"q_invperm", {}}}, Producer::exl2, DType::i32, {}},
       {Needs{{"qweight", {}}, {"wscales", {}}}, Producer::unknown, DType::i32, {}},

@@ -57,6 +57,25 @@ void refuse_mxfp6(const Inventory& inventory, Draft& draft) {
                      known ? "" : ", and whether they are e2m3 or e3m2 stands nowhere"));
 }
 
+// Words of 4-bit codes, whose order in a word is that of a kernel.
+void refuse_words(const Inventory& inventory, Draft& draft, const TensorInfo& weight) {
+  const auto config = read_quark_config(inventory.declared);
+  const auto said = config ? config->weight_of(draft.module) : std::nullopt;
+  const std::string shape = shape_text(weight.shape);
+  const bool is_signed = said && said->dtype == "int4";
+  std::string what = fmt::format("Quark words of shape {}", shape);
+  if (said && said->of_fp8) {
+    what = fmt::format(
+        "Quark INT4-FP8: words of shape {} of {} codes, with a scale each for them and "
+        "for the FP8 values that they stand for",
+        shape, said->dtype);
+  } else if (said && said->dtype.ends_with("int4")) {
+    what = fmt::format("Quark words of {}, shape {}", said->dtype, shape);
+  }
+  refuse(draft, is_signed ? DType::i4 : DType::u4,
+         what + "; the order of the codes in a word is its kernels', so they are not read");
+}
+
 void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activation) {
   const TensorInfo* weight = draft.tensor("weight");
   const TensorInfo* scale = draft.tensor("weight_scale");
@@ -70,9 +89,7 @@ void claim(const Inventory& inventory, Draft& draft, std::optional<DType> activa
   } else if (weight->dtype == DType::u8) {
     claim_fp4(inventory, draft, Producer::quark, activation);
   } else if (weight->dtype == DType::i32) {
-    refuse(
-        draft, DType::u4,
-        fmt::format("Quark integer words of shape {} are not readable", shape_text(weight->shape)));
+    refuse_words(inventory, draft, *weight);
   }
 }
 

@@ -34,6 +34,10 @@ std::string_view quark_dtype(DType dtype) {
       return "fp6_e2m3";
     case DType::i8:
       return "int8";
+    case DType::i4:
+      return "int4";
+    case DType::u4:
+      return "uint4";
     default:
       return dtype_name(dtype);
   }

@@ -13,14 +13,24 @@
 namespace fewbit {
 namespace {
 
-// Of a list of steps, the part of the codes, which stands first.
+// Of a list of steps, the one that the stored codes are: in whichever order they stand, those of 4
+// bits, for FP8 beside them is the type of their scales or of what they were made of.
+const Json* step_of_codes(const Json* weight, bool& of_fp8) {
+  const Json::Array* steps = weight != nullptr ? weight->as_array() : nullptr;
+  if (steps == nullptr || steps->empty()) return weight;
+  const auto is_int4 = [](const Json& step) { return word_at(step, "dtype").ends_with("int4"); };
+  const auto codes = std::find_if(steps->begin(), steps->end(), is_int4);
+  if (codes == steps->end()) return &steps->front();
+  of_fp8 = std::any_of(steps->begin(), steps->end(),
+                       [](const Json& step) { return word_at(step, "dtype").starts_with("fp8"); });
+  return &*codes;
+}
+
 QuarkWeight read_weight(const Json* config, std::string where) {
   QuarkWeight out;
   out.where = std::move(where);
-  const Json* weight = config != nullptr ? config->find("weight") : nullptr;
-  if (weight != nullptr && weight->as_array() != nullptr && !weight->as_array()->empty()) {
-    weight = &weight->as_array()->front();
-  }
+  const Json* weight =
+      step_of_codes(config != nullptr ? config->find("weight") : nullptr, out.of_fp8);
   out.plain = config != nullptr && (weight == nullptr || weight->is_null());
   if (weight == nullptr) return out;
   out.dtype = word_at(*weight, "dtype");

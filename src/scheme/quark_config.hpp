@@ -16,8 +16,9 @@ struct QuarkWeight {
   std::string dtype;    // "fp4"; empty: not stated
   std::string sharing;  // qscheme
   std::optional<std::int64_t> group_size;
-  bool plain = false;  // by a rule without `weight`
-  std::string where;   // "config.json quantization_config global_quant_config"
+  bool plain = false;   // by a rule without `weight`
+  bool of_fp8 = false;  // codes of 4 bits of values that were FP8 before, which have a scale too
+  std::string where;    // "config.json quantization_config global_quant_config"
 };
 
 // The settings that hold for a module, and where they stand.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "scheme/name_parts.hpp"
 
@@ -48,6 +49,10 @@ constexpr Suffix dot_suffixes[] = {
     {"output_zero_point", SuffixKind::plain},
     {"prob_output_scale", SuffixKind::plain},
     {"kv_scale", SuffixKind::plain},
+    {"kv_fake_quantizer.qscale_act", SuffixKind::plain},  // Mistral's own names of these
+    {"q_fake_quantizer.qscale_act", SuffixKind::plain},
+    {"k_fake_quantizer.qscale_act", SuffixKind::plain},
+    {"v_fake_quantizer.qscale_act", SuffixKind::plain},
     {"input_scale", SuffixKind::quantization},
     {"input_scale_2", SuffixKind::quantization},
     {"input_global_scale", SuffixKind::quantization},
@@ -136,16 +141,6 @@ constexpr std::string_view activation_scales[] = {"input_scale",        "input_s
                                                   "activation_scale",   "qscale_act"};
 constexpr std::string_view activation_others[] = {"input_zero_point", "input_amax"};
 
-const Suffix* find_suffix(std::string_view text) {
-  for (const Suffix& suffix : dot_suffixes) {
-    if (suffix.text == text) return &suffix;
-  }
-  for (const Suffix& suffix : underscore_suffixes) {
-    if (suffix.text == text) return &suffix;
-  }
-  return nullptr;
-}
-
 // "experts.down_proj_weight_scale" -> "experts.down_proj" + "weight_scale".
 bool split_fused(std::string_view name, TensorName& out) {
   const std::size_t dot = name.rfind('.');
@@ -158,6 +153,54 @@ bool split_fused(std::string_view name, TensorName& out) {
     for (const Suffix& known : underscore_suffixes) {
       if (known.text != suffix) continue;
       out = {std::string(name.substr(0, dot + 1 + module.size())), std::string(suffix)};
+      return true;
+    }
+  }
+  return false;
+}
+
+// torchao writes the parts of a tensor one by one: "up_proj._weight_qdata" of "up_proj.weight",
+// "experts._down_proj_scale" of "experts.down_proj".
+constexpr Suffix flattened_suffixes[] = {
+    {"_weight_qdata", SuffixKind::weight},
+    {"_weight_scale", SuffixKind::quantization},
+    {"_weight_zero_point", SuffixKind::quantization},
+    {"_weight_per_tensor_scale", SuffixKind::quantization},
+    {"_weight_act_quant_scale", SuffixKind::quantization},
+    {"_weight_act_per_tensor_scale", SuffixKind::quantization},
+    {"_weight_act_pre_scale", SuffixKind::quantization},
+};
+
+const Suffix* find_suffix(std::string_view text) {
+  const auto find_in = [&](std::span<const Suffix> list) {
+    const auto at = std::find_if(list.begin(), list.end(),
+                                 [&](const Suffix& suffix) { return suffix.text == text; });
+    return at != list.end() ? &*at : nullptr;
+  };
+  for (const std::span<const Suffix> list :
+       {std::span<const Suffix>(dot_suffixes), std::span<const Suffix>(underscore_suffixes),
+        std::span<const Suffix>(flattened_suffixes)}) {
+    if (const Suffix* suffix = find_in(list)) return suffix;
+  }
+  return nullptr;
+}
+
+bool split_flattened(std::string_view name, TensorName& out) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || name.substr(dot).size() < 3 || name[dot + 1] != '_')
+    return false;
+  constexpr std::string_view weight = "_weight";
+  const std::string_view last = name.substr(dot + 1);
+  for (const Suffix& suffix : flattened_suffixes) {
+    if (last == suffix.text) {
+      out = {std::string(name.substr(0, dot)), std::string(suffix.text)};
+      return true;
+    }
+    for (const std::string_view module : fused_modules) {
+      const bool is_it = last.substr(1).starts_with(module) &&
+                         last.substr(1 + module.size()) == suffix.text.substr(weight.size());
+      if (!is_it) continue;
+      out = {std::string(name.substr(0, dot + 1)) + std::string(module), std::string(suffix.text)};
       return true;
     }
   }
@@ -193,7 +236,9 @@ TensorName split_tensor_name(std::string_view name) {
     if (name[dot] == '.') return {std::string(name.substr(0, dot)), std::string(suffix.text)};
   }
   TensorName fused;
-  if (split_fused(name, fused) || split_activation(name, fused)) return fused;
+  const bool split =
+      split_flattened(name, fused) || split_fused(name, fused) || split_activation(name, fused);
+  if (split) return fused;
   return {std::string(name), "weight"};
 }
 

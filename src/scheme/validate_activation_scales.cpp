@@ -12,7 +12,15 @@ namespace {
 
 // Old exporters call the scales of the cache the outputs' of k_proj and v_proj.
 bool is_cache_scale(const Module& module, std::string_view suffix) {
-  constexpr std::string_view names[] = {"k_scale", "v_scale", "k_bias", "v_bias", "kv_scale"};
+  constexpr std::string_view names[] = {"k_scale",
+                                        "v_scale",
+                                        "k_bias",
+                                        "v_bias",
+                                        "kv_scale",
+                                        "kv_fake_quantizer.qscale_act",
+                                        "q_fake_quantizer.qscale_act",
+                                        "k_fake_quantizer.qscale_act",
+                                        "v_fake_quantizer.qscale_act"};
   const bool cached = module.role == Role::k_proj || module.role == Role::v_proj;
   return (suffix == "output_scale" && cached) ||
          std::find(std::begin(names), std::end(names), suffix) != std::end(names);

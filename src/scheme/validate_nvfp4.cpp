@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/checked.hpp"
 #include "scheme/fp4.hpp"
 #include "scheme/scale_values.hpp"
@@ -26,6 +28,16 @@ std::int64_t columns_of(const TensorInfo& weight) {
   if (weight.shape.empty()) return 0;
   const std::int64_t a_byte = weight.dtype == DType::f4_e2m1 ? 1 : 2;
   return checked_mul(weight.shape.back(), a_byte).value_or(0);
+}
+
+// Another number of columns a scale, where all else is as it should be.
+std::string group_text(const TensorInfo& weight, const TensorInfo& scale) {
+  const Shape& shape = scale.shape;
+  const bool rows = shape.size() == weight.shape.size() && !shape.empty() && shape.back() > 0 &&
+                    std::equal(shape.begin(), shape.end() - 1, weight.shape.begin());
+  const std::int64_t columns = columns_of(weight);
+  if (!rows || columns % shape.back() != 0) return "";
+  return fmt::format(", one a group of {} columns", columns / shape.back());
 }
 
 void validate_weight(Validation& validation, const Module& module, const TensorInfo& weight) {
@@ -61,7 +73,7 @@ void validate_scale(Validation& validation, const Module& module, const TensorIn
   }
   if (scale->shape != expected) {
     validation.add(module, Level::error, "scale-shape", scale->name,
-                   text(scale->dtype, scale->shape),
+                   text(scale->dtype, scale->shape) + group_text(weight, *scale),
                    fmt::format("{}: one a group of 16 columns, of {}",
                                text(DType::f8_e4m3, expected), columns_of(weight)));
   }
