@@ -12,6 +12,7 @@
 #include "scheme/config_places.hpp"
 #include "scheme/config_section.hpp"
 #include "scheme/config_word.hpp"
+#include "scheme/layer_file.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/plain_config.hpp"
 #include "scheme/qconfig_file.hpp"
@@ -306,6 +307,7 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
     declared.all.push_back({Producer::modelopt, "modelopt", "hf_quant_config.json", modelopt,
                             block != nullptr ? block : modelopt.get()});
   }
+  FEWBIT_TRY(declare_layer_file(declared, checkpoint));
   FEWBIT_TRY(auto gptq, checkpoint.json_file("quantize_config.json"));
   if (gptq != nullptr) declare_file(declared, gptq, "quantize_config.json", Producer::gptq, "gptq");
   FEWBIT_TRY(auto awq, checkpoint.json_file("quant_config.json"));
@@ -325,6 +327,7 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
     if (!named) declared.all.push_back(*std::move(qconfig));
   }
   declare_metadata(declared, checkpoint.metadata());
+  FEWBIT_TRY(declare_jang_file(declared, checkpoint));
   const auto budget = std::make_shared<MatchBudget>();
   for (Declaration& declaration : declared.all) declaration.budget = budget;
   return declared;

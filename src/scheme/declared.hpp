@@ -23,8 +23,8 @@ struct Declaration {
 };
 
 struct Declared {
-  // In order of precedence: config.json before hf_quant_config.json, quantize_config.json and
-  // quant_config.json.
+  // In order of precedence: config.json before hf_quant_config.json, quant_cfg.json,
+  // quantize_config.json and quant_config.json.
   std::vector<Declaration> all;
 
   const Declaration* first() const { return all.empty() ? nullptr : &all.front(); }

@@ -10,6 +10,7 @@
 
 #include "checkpoint/gguf_metadata.hpp"
 #include "core/quote.hpp"
+#include "scheme/config_word.hpp"
 #include "scheme/finding_groups.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
@@ -147,6 +148,9 @@ void compare_with_config(const Inventory& inventory, Identified& out) {
     return;
   // ModelOpt's releases of FP8 models keep the method, and say moe_quant_algo of the experts.
   if (list_producer(*declared) == out.producer) return;
+  // MiniMax's say too that those are compressed-tensors'.
+  const bool packed = word_at(*declared->block, "moe_quant_format").ends_with("pack-quantized");
+  if (packed && out.producer == Producer::compressed_tensors) return;
   out.findings.push_back({decoded ? Level::info : Level::warning, "config-producer",
                           declared->where, fmt::format("quant_method {}", quote(declared->method)),
                           fmt::format("{}, as the tensors say", producer_name(out.producer))});
@@ -209,6 +213,7 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   check_both_dialects(inventory);
   check_config_values(inventory);
   check_config_hints(inventory, config);
+  check_unread_files(inventory);
   check_module_rules(inventory);
   check_static_activations(inventory);
   spread_activation(inventory.drafts);

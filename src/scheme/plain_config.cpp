@@ -38,9 +38,9 @@ Json without_quantization(const Json& config) {
 }
 
 bool is_config_file(const std::filesystem::path& path) {
-  constexpr std::array<std::string_view, 6> names = {"config.json",          "hf_quant_config.json",
-                                                     "quantize_config.json", "quant_config.json",
-                                                     "params.json",          "qconfig.json"};
+  constexpr std::array<std::string_view, 8> names = {
+      "config.json",    "hf_quant_config.json", "quantize_config.json", "quant_config.json",
+      "quant_cfg.json", "jang_config.json",     "params.json",          "qconfig.json"};
   const std::string name = path.filename().string();
   return std::find(names.begin(), names.end(), name) != names.end() ||
          std::find(std::begin(block_files), std::end(block_files), name) != std::end(block_files);

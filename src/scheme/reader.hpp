@@ -78,6 +78,8 @@ void check_both_dialects(Inventory& inventory);
 // Keys that speak of quantization beside weights that are all plain, in a config that declares
 // none.
 void check_config_hints(Inventory& inventory, const ModelJson& config);
+// JSON files beside the weights that speak of quantization and that nothing reads.
+void check_unread_files(Inventory& inventory);
 // Config files that disagree about the producer; weights that are stored rotated.
 void check_declared(Inventory& inventory);
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that only some writers use, for methods, parts, files and group sizes that others have too."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 from awq import config as awq_config
@@ -11,7 +13,7 @@ from gptq import Form
 from gptq import whole as gptq
 from quark import UP, spec
 from quark import config as quark_config
-from small_model import EXPERT, LAYER, modelopt_model, plain_model, projections
+from small_model import EXPERT, LAYER, modelopt_model, nvfp4, plain_model, projections
 
 NATIVE = "layers.0.attention"
 
@@ -47,6 +49,17 @@ def microscaled():
     yield mxfp8("mxfp8", whole | {"ignored_layers": ["model.norm"]})
     yield mxfp8("mxfp8-short", {"ignored_layers": []})
     yield mxfp8("mxfp8-weight-scale", {}, "weight_scale", "e8m0")
+    # Experts of another kind, as the block says.
+    block = {"quant_method": "mxfp8", "moe_quant_algo": "NVFP4", "moe_quant_format": "nvfp4-pack-quantized"}
+    mixed = mxfp8("mxfp8-moe-nvfp4", block, module="model.layers.0.self_attn.q_proj")
+    for part, n, k in (("up", 48, 32), ("gate", 48, 32), ("down", 32, 48)):
+        parts = nvfp4(random(part), EXPERT.format(0, part), n, k)
+        for name, tensor in parts.items():
+            name = name.replace("weight_scale_2", "weight_global_scale") if name.endswith("_2") else name
+            name = name + "_packed" if name.endswith(".weight") else name
+            mixed.tensors[name] = np.float32(100).reshape(1) if name.endswith("global_scale") else tensor
+    mixed.schemes = {EXPERT.format(0, "up"): "compressed-tensors NVFP4"}
+    yield mixed
     settings = {"quantization_config": {"quant_method": "mxfp8"}}
     # Tensors of another kind.
     blocks = granular("fault-mxfp8-blocks", (300, 200), (3, 2), 128, 128, "block of 128x128", suffix="weight_scale_inv", config=settings)
@@ -163,11 +176,111 @@ def wide_groups():
         yield case
 
 
+def mixed_file(name, table, hf=None, extra=None):
+    """ModelOpt's table of layers in a file of its own, as TensorRT-LLM reads it."""
+    case = modelopt_model(name)
+    del case.config["quantization_config"]
+    layers = {module: {"quant_algo": "NVFP4", "group_size": 16} for module, _, _ in projections()}
+    if table:
+        case.files["quant_cfg.json"] = {"quant_algo": "MIXED_PRECISION", "kv_cache_quant_algo": None, "quantized_layers": layers} | (extra or {})
+    case.files["hf_quant_config.json"] = {"quantization": hf or {"quant_algo": "MIXED_PRECISION", "kv_cache_quant_algo": None}}
+    return case
+
+
+def layer_files():
+    quiet = ("config-algorithm", "config-expects-quantized", "config-file-unread", "config-places-differ")
+    case = mixed_file("modelopt-quant-cfg", True)
+    case.absent = quiet
+    yield case
+    alone = mixed_file("modelopt-quant-cfg-alone", True)
+    del alone.files["hf_quant_config.json"]
+    alone.absent = quiet
+    yield alone
+    inner = mixed_file("modelopt-quant-cfg-of-config", True)
+    inner.config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    inner.absent = quiet
+    yield inner
+    missing = mixed_file("fault-modelopt-without-quant-cfg", False)
+    missing.faults = ("config-algorithm",)
+    yield missing
+    more = mixed_file("fault-modelopt-quant-cfg-more", True)
+    more.files["quant_cfg.json"]["quantized_layers"][LAYER + "self_attn.q_proj"] = {"quant_algo": "NVFP4"}
+    more.faults, more.said = ("config-expects-quantized",), ("quant_cfg.json",)
+    yield more
+    other = mixed_file("fault-modelopt-quant-cfg-other", False)
+    other.files["quant_cfg.json"] = {"quant_algo": "FP8"}
+    other.files["hf_quant_config.json"] = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "*.mlp.gate", "*self_attn*"]}}
+    other.faults = ("config-places-differ",)
+    yield other
+    plain = plain_model("fault-quant-cfg-plain")
+    plain.files["quant_cfg.json"] = {"quant_algo": "NVFP4"}
+    plain.faults = ("config-expects-quantized",)
+    yield plain
+
+
+BLOCK = {"quant_method": "gptq", "bits": 4}
+# Files that no reader of checkpoints opens.
+UNREAD = {
+    "generation_config.json": {"quantization_config": BLOCK, "temperature": 0.6},
+    "quant_meta.json": {"bits": 4},
+    "mlx_config.json": {"quantization": {"bits": 4}},
+    "compression_config.json": {"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}},
+    "recipe.json": {"stage": {"modifiers": [{"scheme": "W4A16", "weight_bits": 4}]}},
+    "export.json": {"group_size": 32, "sym": True},
+}
+# What speaks of other things, or is no JSON.
+SILENT = {
+    "generation_config.json": {"temperature": 0.6, "cache_config": {"backend": "quanto", "nbits": 4}},
+    "preprocessor_config.json": {"do_resize": True, "image_mean": [0.5, 0.5]},
+    "tokenizer_config.json": {"model_max_length": 4096, "added_tokens_decoder": {"0": {"content": "quant"}}},
+    "notes.json": {"quantization_config": None, "load_in_4bit": False},
+    "vocab.json": {"quant": 1, "int4": 2, "bits": 4},
+    "broken.json": '{"quantization_config": ',
+    "list.json": [1, 2, 3],
+    "quant.log.json": {},
+}
+
+
+def unread_files():
+    for file, content in UNREAD.items():
+        case = plain_model(f"fault-unread-{file}")
+        case.files[file] = content
+        case.faults, case.said = ("config-file-unread",), (file,)
+        yield case
+        quantized = modelopt_model(f"unread-beside-codes-{file}")
+        quantized.files[file] = content
+        quantized.notes = ("config-file-unread",)
+        yield quantized
+    for file, content in SILENT.items():
+        case = plain_model(f"silent-{file}")
+        case.files[file] = content
+        case.absent = ("config-file-unread",)
+        yield case
+    # A file that is too large to look into: a list of words, and one that speaks of codes by its name.
+    words = json.dumps({f"word{i}": i for i in range(200_000)})
+    large = plain_model("silent-large-file")
+    large.files["words.json"], large.absent = words, ("config-file-unread",)
+    yield large
+    named = plain_model("fault-unread-large-file")
+    named.files["quant_table.json"] = words
+    named.faults, named.said = ("config-file-unread",), ("quant_table.json", "too large to look into")
+    yield named
+    jang = plain_model("fault-jang-file")
+    jang.files["jang_config.json"] = {"format": "jang", "quantization": {"method": "jang-affine"}}
+    jang.faults, jang.said, jang.refused = ("module-unreadable",), ("JANG",), True
+    yield jang
+
+
 def named_methods():
     words = {"weight": np.zeros((16, 8), np.int32), "weight_scale": bf16(np.ones((16, 1)))}
     case = Case("fault-humming", {f"{MODULE}.{suffix}": part for suffix, part in words.items()})
     case.config = {"quantization_config": {"quant_method": "humming", "b_dtype": "uint2", "weight_scale_group_size": 128}}
     case.faults, case.said, case.refused = ("module-unreadable",), ("Humming",), True
+    yield case
+    experts = EXPERT.format(0, "up")
+    case = Case("fault-w4afp8", {f"{experts}.weight": np.zeros((16, 64), np.int8), f"{experts}.weight_scale_inv": np.ones((16, 1), np.float32)})
+    case.config = {"quantization_config": {"quant_method": "w4afp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}
+    case.faults, case.said, case.refused = ("module-unreadable",), ("W4AFP8",), True
     yield case
 
 
@@ -178,4 +291,6 @@ def cases():
     yield from quark_words()
     yield from torchao()
     yield from wide_groups()
+    yield from layer_files()
+    yield from unread_files()
     yield from named_methods()
