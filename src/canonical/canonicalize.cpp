@@ -22,9 +22,14 @@ constexpr Storage storages[] = {
      canonicalize_bitsandbytes},
     {is_affine_words, canonicalize_affine_words},
     {[](const Scheme& scheme) {
-       return scheme.weight == DType::i4 && scheme.packing == Packing::nibbles_k;
+       return scheme.weight == DType::i4 && scheme.packing == Packing::nibbles_k && scheme.scale &&
+              scheme.scale->dtype == DType::f8_e8m0;
      },
      canonicalize_mx_int4},
+    {[](const Scheme& scheme) {
+       return scheme.weight == DType::i4 && scheme.packing == Packing::nibbles_k;
+     },
+     canonicalize_scaled},
     {[](const Scheme& scheme) { return scheme.packing == Packing::quarters_n; },
      canonicalize_ternary},
     {[](const Scheme& scheme) {

@@ -35,6 +35,7 @@ constexpr std::pair<std::string_view, Producer> methods[] = {
     {"fp8", Producer::fp8},
     {"fbgemm_fp8", Producer::fp8},
     {"mxfp8", Producer::fp8},
+    {"w4afp8", Producer::fp8},
     {"mxfp4", Producer::mxfp4},
     {"quark", Producer::quark},
     {"bitsandbytes", Producer::bitsandbytes},

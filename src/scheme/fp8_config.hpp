@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the config says of FP8 weights: quant_method "fp8", "fbgemm_fp8" or "mxfp8", and the same
-// keys of other producers.
+// What the config says of FP8 weights: quant_method "fp8", "fbgemm_fp8", "mxfp8" or "w4afp8", and
+// the same keys of other producers.
 #pragma once
 
 #include <optional>

@@ -19,6 +19,7 @@ std::span<const Reader> readers() {
       {Producer::gptq, claim_integer_words, check_integer_words},
       {Producer::ternary, claim_ternary, nullptr},
       {Producer::bitsandbytes, claim_bitsandbytes, check_bitsandbytes},
+      {Producer::fp8, claim_w4afp8, nullptr},
       {Producer::fp8, claim_fp8, check_fp8},
       {Producer::unknown, claim_other_producers, nullptr},
       {Producer::unquantized, claim_unquantized, nullptr},

@@ -49,10 +49,6 @@ constexpr Named methods[] = {
     {"humming",
      "Humming: words of codes of any width with scales and zero points in the order of its GPU "
      "kernels; named, not decoded"},
-    {"w4afp8",
-     "W4AFP8: experts of 4-bit codes with f32 scales a group of 128, all else FP8 in blocks; "
-     "named, "
-     "not decoded"},
     {"jang",
      "JANG: words of another width for each tensor, by a table of its own; named, not decoded"},
     {"mlx",

@@ -107,6 +107,7 @@ void claim_modelopt(Inventory& inventory);
 void check_modelopt(Inventory& inventory);
 void claim_integer_words(Inventory& inventory);  // GPTQ, AWQ, AutoRound
 void check_integer_words(Inventory& inventory);
+void claim_w4afp8(Inventory& inventory);  // experts of FP8 models in 4 bits
 void claim_fp8(Inventory& inventory);
 void check_fp8(Inventory& inventory);
 void claim_nf3(Inventory& inventory);

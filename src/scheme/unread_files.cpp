@@ -50,38 +50,59 @@ bool is_read(const Inventory& inventory, const std::string& name) {
 
 bool is_named_so(const std::string& name) { return contains_text(lower_ascii(name), "quant"); }
 
-// What a file says of quantization first: "quantization_config {…}"; empty where nothing.
-std::string words_in(const std::string& name, const Json& file) {
-  for (const ConfigPlace& place : config_places(file)) {
-    const Json::Object* members = place.object->as_object();
-    if (members == nullptr) continue;
-    const std::vector<std::string> weak = weak_quantization_keys(place.path, *place.object);
-    for (const auto& [key, value] : *members) {
-      const bool speaks = quantization_key(key, value) != QuantizationKey::none ||
-                          speaks_of_quantization(place.path, key, value) ||
-                          std::find(weak.begin(), weak.end(), key) != weak.end();
-      if (speaks) return fmt::format("{}{} {}", place.path, key, value_text(value));
-    }
+// What a file says of quantization: "quantization_config {…}".
+struct Words {
+  std::string text;   // empty: nothing
+  bool sure = false;  // a key that quantizers have, not only a word that reports may have too
+};
+
+// The first words of an object.
+Words words_in(const ConfigPlace& place) {
+  Words out;
+  const Json::Object* members = place.object->as_object();
+  if (members == nullptr) return out;
+  const std::vector<std::string> weak = weak_quantization_keys(place.path, *place.object);
+  for (const auto& [key, value] : *members) {
+    const bool sure = quantization_key(key, value) != QuantizationKey::none ||
+                      std::find(weak.begin(), weak.end(), key) != weak.end();
+    // Results under the names of methods are reports.
+    const bool word =
+        !value.is_object() && !value.is_array() && speaks_of_quantization(place.path, key, value);
+    if (!sure && (!word || !out.text.empty())) continue;
+    out = {fmt::format("{}{} {}", place.path, key, value_text(value)), sure};
+    if (sure) return out;
   }
-  const bool any = (file.is_object() || file.is_array()) && !says_nothing(file);
-  return is_named_so(name) && any ? value_text(file) : "";
+  return out;
 }
 
-std::string words_of_file(const fs::path& path) {
+Words words_in(const std::string& name, const Json& file) {
+  Words out;
+  for (const ConfigPlace& place : config_places(file)) {
+    Words words = words_in(place);
+    if (words.sure) return words;
+    if (out.text.empty()) out = std::move(words);
+  }
+  const bool any = (file.is_object() || file.is_array()) && !says_nothing(file);
+  if (!is_named_so(name) || !any) return out;
+  return {out.text.empty() ? value_text(file) : out.text, true};
+}
+
+Words words_of_file(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code failure;
   const std::uintmax_t size = fs::file_size(path, failure);
-  if (failure) return "";
+  if (failure) return {};
   if (size > largest_file) {
-    return is_named_so(name) ? fmt::format("{} bytes, too large to look into", size) : "";
+    if (!is_named_so(name)) return {};
+    return {fmt::format("{} bytes, too large to look into", size), true};
   }
   const auto file = MappedFile::open(path);
-  if (!file) return "";
+  if (!file) return {};
   const auto bytes = (*file)->bytes();
   // What is no JSON is another's.
   const auto json = Json::parse_python({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                                        path.string());
-  return json ? words_in(name, *json) : "";
+  return json ? words_in(name, *json) : Words{};
 }
 
 bool all_plain(const Inventory& inventory) {
@@ -99,7 +120,6 @@ void check_unread_files(Inventory& inventory) {
   const auto files = side_files(inventory.checkpoint->directory());
   if (!files) return;
   const bool plain = all_plain(inventory);
-  const Level level = plain ? Level::warning : Level::info;
   std::size_t count = 0;
   for (const fs::path& path : *files) {
     const std::string name = path.filename().string();
@@ -110,10 +130,11 @@ void check_unread_files(Inventory& inventory) {
                                     "fewer; what the others say of quantization is not known"});
       return;
     }
-    std::string words = words_of_file(path);
-    if (words.empty()) continue;
+    Words words = words_of_file(path);
+    if (words.text.empty()) continue;
     inventory.findings.push_back(
-        {level, "config-file-unread", name, std::move(words),
+        {plain && words.sure ? Level::warning : Level::info, "config-file-unread", name,
+         std::move(words.text),
          plain ? "quantized weights: all are plain, and no reader looks into this file"
                : "nothing that changes the weights: no reader looks into this file"});
   }

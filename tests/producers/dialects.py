@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 from awq import config as awq_config
 from awq import whole as awq
-from case import Case, bf16, e4m3, random, spread
+from case import Case, bf16, e4m3, pack_nibbles, random, spread
 from fp8 import MODULE, codes, granular, one, powers
 from gptq import Form
 from gptq import whole as gptq
@@ -225,14 +225,19 @@ UNREAD = {
     "quant_meta.json": {"bits": 4},
     "mlx_config.json": {"quantization": {"bits": 4}},
     "compression_config.json": {"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}},
-    "recipe.json": {"stage": {"modifiers": [{"scheme": "W4A16", "weight_bits": 4}]}},
     "export.json": {"group_size": 32, "sym": True},
+}
+# Words that reports have too.
+REPORTS = {
+    "recipe.json": {"stage": {"modifiers": [{"scheme": "W4A16", "weight_bits": 4}]}},
+    "runs.json": {"best": {"format": "nvfp4", "perplexity": 7.5}},
 }
 # What speaks of other things, or is no JSON.
 SILENT = {
     "generation_config.json": {"temperature": 0.6, "cache_config": {"backend": "quanto", "nbits": 4}},
     "preprocessor_config.json": {"do_resize": True, "image_mean": [0.5, 0.5]},
     "tokenizer_config.json": {"model_max_length": 4096, "added_tokens_decoder": {"0": {"content": "quant"}}},
+    "results.json": {"results": {"nvfp4": {"perplexity": 7.5}, "int4_g128": {"perplexity": 7.6}}},
     "notes.json": {"quantization_config": None, "load_in_4bit": False},
     "vocab.json": {"quant": 1, "int4": 2, "bits": 4},
     "broken.json": '{"quantization_config": ',
@@ -251,6 +256,10 @@ def unread_files():
         quantized.files[file] = content
         quantized.notes = ("config-file-unread",)
         yield quantized
+    for file, content in REPORTS.items():
+        case = plain_model(f"unread-report-{file}")
+        case.files[file], case.notes = content, ("config-file-unread",)
+        yield case
     for file, content in SILENT.items():
         case = plain_model(f"silent-{file}")
         case.files[file] = content
@@ -277,11 +286,47 @@ def named_methods():
     case.config = {"quantization_config": {"quant_method": "humming", "b_dtype": "uint2", "weight_scale_group_size": 128}}
     case.faults, case.said, case.refused = ("module-unreadable",), ("Humming",), True
     yield case
-    experts = EXPERT.format(0, "up")
-    case = Case("fault-w4afp8", {f"{experts}.weight": np.zeros((16, 64), np.int8), f"{experts}.weight_scale_inv": np.ones((16, 1), np.float32)})
-    case.config = {"quantization_config": {"quant_method": "w4afp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}
-    case.faults, case.said, case.refused = ("module-unreadable",), ("W4AFP8",), True
-    yield case
+
+
+W4AFP8 = {"quantization_config": {"quant_method": "w4afp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}
+
+
+def w4afp8(name, shape=(24, 256), groups=2, dtype=np.float32, **rest):
+    """An expert of signed nibbles beside an FP8 matrix in blocks."""
+    case = granular(name, (300, 200), (3, 2), 128, 128, "block of 128x128", suffix="weight_scale_inv", config=W4AFP8, module=LAYER + "self_attn.q_proj")
+    rng = random(name)
+    n, k = shape
+    module = EXPERT.format(0, "up")
+    value = rng.integers(-8, 8, shape)
+    scale = np.exp2(rng.uniform(-10, -6, (n, groups))).astype(np.float32).astype(dtype)
+    case.tensors[module + ".weight"] = pack_nibbles((value & 15).astype(np.uint8)).view(np.int8)
+    case.tensors[module + ".weight_scale_inv"] = scale
+    case.tensors[module + ".input_scale"] = np.float32(0.02)
+    if k % groups == 0:
+        case.values[module + ".weight"] = value * np.repeat(scale.astype(np.float64), k // groups, axis=1)
+        case.schemes[module] = f"scale a group of {k // groups}"
+    for key, part in rest.items():
+        case.tensors[f"{module}.{key}"] = part
+    return case
+
+
+def four_bit_experts():
+    yield w4afp8("w4afp8")
+    yield w4afp8("w4afp8-bf16", dtype=bf16(0).dtype)
+    yield w4afp8("w4afp8-groups-of-64", groups=4)
+    for name, case, said in [
+        ("groups", w4afp8("groups", groups=3), "[24, 3]"),
+        ("zeros", w4afp8("zeros", weight_zero_point=np.ones((24, 2), np.int8)), "weight_zero_point beside W4AFP8 codes"),
+        ("scales", w4afp8("scales", weight_scale=np.ones((24, 2), np.float32)), "with 2 scales"),
+        ("flat", w4afp8("flat", weight=np.zeros(96, np.int8)), "i8 [96]"),
+    ]:
+        case.name, case.faults, case.said, case.refused = "fault-w4afp8-" + name, ("module-unreadable",), (said,), True
+        case.schemes, case.values = {}, {}
+        yield case
+    other = w4afp8("fault-w4afp8-as-fp8")
+    other.config = {"quantization_config": W4AFP8["quantization_config"] | {"quant_method": "fp8"}}
+    other.faults, other.schemes, other.values = ("module-unreadable",), {}, {}
+    yield other
 
 
 def cases():
@@ -294,3 +339,4 @@ def cases():
     yield from layer_files()
     yield from unread_files()
     yield from named_methods()
+    yield from four_bit_experts()
