@@ -73,7 +73,8 @@ ModuleRole expert_role(Components parts) {
 }
 
 Role router_role(Components parts) {
-  if (parts.empty() || one_of(parts.front(), {"layer", "proj", "wg"})) return Role::router;
+  if (parts.empty() || one_of(parts.front(), {"layer", "linear", "proj", "wg"}))
+    return Role::router;
   if (parts.back() == "e_score_correction_bias") return Role::router_bias;
   return parts.back().find("norm") != std::string_view::npos ? Role::norm : Role::other;
 }

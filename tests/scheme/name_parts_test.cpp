@@ -104,6 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"layers.5.ffn.shared_experts.w1", Role::shared_gate_proj, 5, -1},
         // gpt-oss, Llama-4, Granite, Qwen3.5: fused
         RoleCase{"model.layers.1.mlp.router", Role::router, 1, -1},
+        RoleCase{"model.layers.1.mlp.router.linear", Role::router, 1, -1},
         RoleCase{"model.layers.1.mlp.experts.gate_up_proj", Role::gate_up_proj, 1, all_experts},
         RoleCase{"language_model.model.layers.1.feed_forward.experts.down_proj", Role::down_proj, 1,
                  all_experts},
