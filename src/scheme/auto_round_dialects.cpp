@@ -22,11 +22,8 @@ bool is_either(const Declaration& one) {
 }
 
 bool has_groups(const Declaration& one) {
-  for (const Json* block : {one.block, one.block->find("quantization_config")}) {
-    const Json* groups = block != nullptr ? block->find("config_groups") : nullptr;
-    if (groups != nullptr && groups->is_object() && !groups->as_object()->empty()) return true;
-  }
-  return false;
+  const Json* groups = one.block->find("config_groups");
+  return groups != nullptr && groups->is_object() && !groups->as_object()->empty();
 }
 
 bool has_own_keys(const Declaration& one) {
@@ -128,7 +125,7 @@ void check_both_dialects(Inventory& inventory) {
   Declared alone;
   alone.all.push_back(*with_groups);
   alone.all.front().producer = Producer::compressed_tensors;
-  const auto groups = CtConfig::read(alone);
+  const auto groups = CtConfig::read(alone, inventory.drafts);
   if (!groups) return;
   const IntegerConfig own = read_auto_round_config(*with_keys);
   FindingGroups findings;

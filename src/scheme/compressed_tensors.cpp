@@ -168,7 +168,7 @@ void claim_compressed_tensors(Inventory& inventory) {
   const Declaration* first = inventory.declared.first();
   // With an unknown method not even familiar names are sure.
   if (first != nullptr && first->producer == Producer::unknown) return;
-  const std::optional<CtConfig> config = CtConfig::read(inventory.declared);
+  const std::optional<CtConfig> config = CtConfig::read(inventory.declared, inventory.drafts);
   CtReader reader(inventory, config);
   for (Draft& draft : inventory.drafts) {
     if (!draft.claimed) reader.claim(draft);

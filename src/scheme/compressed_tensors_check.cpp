@@ -149,7 +149,7 @@ class Check {
 }  // namespace
 
 void check_compressed_tensors(Inventory& inventory) {
-  const auto config = CtConfig::read(inventory.declared);
+  const auto config = CtConfig::read(inventory.declared, inventory.drafts);
   if (!config) return;
   std::vector<std::string_view> names;
   names.reserve(inventory.drafts.size());

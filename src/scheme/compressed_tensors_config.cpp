@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "core/quote.hpp"
 #include "scheme/compressed_tensors_args.hpp"
 #include "scheme/config_word.hpp"
+#include "scheme/fused_names.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/reader.hpp"
 
 namespace fewbit {
 namespace {
@@ -60,15 +64,69 @@ const Json* filled(const Json& block, std::string_view key) {
   return members != nullptr && members->empty() ? nullptr : value;
 }
 
+// Names of modules, and what those of projections are in the other spelling.
+struct ModuleNames {
+  std::vector<std::string_view> own;
+  std::vector<std::string> texts;
+  std::vector<std::string_view> other;  // in order
+  bool short_ones = false;              // the file has w1
+  bool long_ones = false;               // the file has gate_proj
+
+  explicit ModuleNames(std::span<const Draft> drafts) {
+    for (const Draft& draft : drafts) {
+      own.push_back(draft.module.name);
+      std::string name = other_spelling(draft.module.name);
+      if (name.empty()) continue;
+      (name.ends_with("_proj") ? short_ones : long_ones) = true;
+      texts.push_back(std::move(name));
+    }
+    std::sort(texts.begin(), texts.end());
+    other.assign(texts.begin(), texts.end());
+  }
+
+  // Whether an entry may be about projections in the spelling that the file does not have.
+  bool may_be_other(std::string_view text) const {
+    const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
+    return (short_ones && has("_proj")) || (long_ones && (has("w1") || has("w2") || has("w3")));
+  }
+};
+
+// Takes from the entries those that name no module but one in the other spelling.
+std::vector<PatternEntry> take_respelled(const Dialect& dialect, std::vector<PatternEntry>& entries,
+                                         std::span<const Draft> drafts,
+                                         const std::shared_ptr<MatchBudget>& budget) {
+  const ModuleNames names(drafts);
+  std::vector<PatternEntry> candidates;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(candidates),
+               [&](const PatternEntry& entry) { return names.may_be_other(entry.text); });
+  if (candidates.empty()) return {};
+  std::vector<PatternEntry> absent;
+  const ModuleRules rules(dialect, candidates, budget);
+  for (const std::size_t entry : rules.unmatched(names.own)) absent.push_back(candidates[entry]);
+  const ModuleRules others(dialect, absent, budget);
+  const std::vector<std::size_t> nowhere = others.unmatched(names.other);
+  std::set<std::string> taken;
+  for (const PatternEntry& entry : absent) taken.insert(entry.text);
+  for (const std::size_t entry : nowhere) taken.erase(absent[entry].text);
+  std::vector<PatternEntry> out;
+  std::erase_if(entries, [&](const PatternEntry& entry) {
+    if (!taken.contains(entry.text)) return false;
+    out.push_back(entry);
+    return true;
+  });
+  return out;
+}
+
 }  // namespace
 
-std::optional<CtConfig> CtConfig::read(const Declared& declared) {
+std::optional<CtConfig> CtConfig::read(const Declared& declared, std::span<const Draft> drafts) {
   for (const Declaration& declaration : declared.all) {
     if (declaration.producer != Producer::compressed_tensors) continue;
     CtConfig config;
     config.where_ = declaration.where;
     config.budget_ = declaration.budget;
     config.read_block(*declaration.block);
+    config.read_targets(drafts);
     config.ignored_ = std::make_shared<ModuleRules>(
         dialect_of(Producer::compressed_tensors), ignore_entries(declaration), declaration.budget);
     return config;
@@ -77,21 +135,22 @@ std::optional<CtConfig> CtConfig::read(const Declared& declared) {
 }
 
 void CtConfig::read_block(const Json& block) {
-  // Blocks of 2024 hold the quantization one level deeper.
-  const Json* inner = filled(block, "quantization_config");
-  const Json& root = inner != nullptr ? *inner : block;
-  format_ = word_at(root, "format");
-  version_ = word_at(root, "version");
-  if (version_.empty()) version_ = word_at(block, "version");
-  if (const Json* groups = root.find("config_groups")) read_groups(*groups);
+  format_ = word_at(block, "format");
+  version_ = word_at(block, "version");
+  if (const Json* groups = block.find("config_groups")) read_groups(*groups);
   read_obstacles(block);
-  if (inner != nullptr) read_obstacles(root);
+}
+
+void CtConfig::read_targets(std::span<const Draft> drafts) {
+  const Dialect dialect = dialect_of(Producer::compressed_tensors);
   std::vector<PatternEntry> entries;
   for (const auto& [target, group] : target_groups_) {
     if (!is_class(target)) entries.push_back({target, where_ + ".config_groups", true});
   }
-  targets_ = std::make_shared<ModuleRules>(dialect_of(Producer::compressed_tensors),
-                                           std::move(entries), budget_);
+  std::vector<PatternEntry> others = take_respelled(dialect, entries, drafts, budget_);
+  targets_ = std::make_shared<ModuleRules>(dialect, std::move(entries), budget_);
+  if (others.empty()) return;
+  respelled_ = std::make_shared<ModuleRules>(dialect, std::move(others), budget_);
 }
 
 void CtConfig::read_groups(const Json& groups) {
@@ -158,11 +217,18 @@ void CtConfig::read_obstacles(const Json& block) {
   }
 }
 
+const PatternEntry* CtConfig::target_of(const std::string& module) const {
+  const auto verdict = targets_->judge(module);
+  if (verdict.kind == ModuleRules::Verdict::Kind::whole) return verdict.entry;
+  const std::string other = respelled_ != nullptr ? other_spelling(module) : std::string();
+  return other.empty() ? nullptr : respelled_->judge(other).entry;
+}
+
 const CtGroup* CtConfig::group_of(const Module& module) const {
   using Kind = ModuleRules::Verdict::Kind;
   if (ignored_->judge(module.name).kind == Kind::whole) return nullptr;
-  if (const auto verdict = targets_->judge(module.name); verdict.kind == Kind::whole) {
-    return &groups_[target_groups_.at(verdict.entry->text)];
+  if (const PatternEntry* target = target_of(module.name); target != nullptr) {
+    return &groups_[target_groups_.at(target->text)];
   }
   for (const auto& [target, group] : target_groups_) {
     if (is_class(target) && of_class(module, target)) return &groups_[group];

@@ -5,12 +5,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "scheme/module_rules.hpp"
 
 namespace fewbit {
+
+struct Draft;
 
 // QuantizationArgs of weights or activations.
 struct CtArgs {
@@ -34,8 +37,10 @@ struct CtGroup {
 
 class CtConfig {
  public:
-  // Of the first declaration that is compressed-tensors'; empty when there is none.
-  static std::optional<CtConfig> read(const Declared& declared);
+  // Of the first declaration that is compressed-tensors'; empty when there is none. A target that
+  // names no module of `drafts` (in order of name) is read in the other spelling of projections,
+  // gate_proj for w1: engines have names of their own.
+  static std::optional<CtConfig> read(const Declared& declared, std::span<const Draft> drafts);
 
   // The group that quantizes a module: exact names before regular expressions (in order of their
   // text) before classes; nullptr when it is ignored or no target matches.
@@ -57,6 +62,8 @@ class CtConfig {
   void read_group(const std::string& name, const Json& value);
   void read_obstacles(const Json& block);
   void add_target(const std::string& target, std::size_t group);
+  void read_targets(std::span<const Draft> drafts);
+  const PatternEntry* target_of(const std::string& module) const;
 
   std::string where_;
   std::string format_;
@@ -68,6 +75,7 @@ class CtConfig {
   std::vector<Finding> odd_;
   // Shared, for they are not to be copied.
   std::shared_ptr<const ModuleRules> targets_;
+  std::shared_ptr<const ModuleRules> respelled_;  // those in the other spelling; may be null
   std::shared_ptr<const ModuleRules> ignored_;
   std::shared_ptr<MatchBudget> budget_;
 };

@@ -14,6 +14,7 @@
 #include "scheme/config_word.hpp"
 #include "scheme/layer_file.hpp"
 #include "scheme/model_json.hpp"
+#include "scheme/nested_block.hpp"
 #include "scheme/plain_config.hpp"
 #include "scheme/qconfig_file.hpp"
 
@@ -80,14 +81,31 @@ void declare_block(Declared& declared, const std::shared_ptr<const Json>& file, 
   declared.all.push_back(std::move(out));
 }
 
+// Where a block stands inside of it, both are one.
+void declare_nested(Declared& declared, const std::shared_ptr<const Json>& file, const Json* block,
+                    const std::string& where) {
+  const NestedBlock nested = nested_block(*block);
+  const bool inside = nested.merged != nullptr;
+  const std::size_t before = declared.all.size();
+  declare_block(declared, file, inside ? nested.merged.get() : block, where + nested.path);
+  if (declared.all.size() > before) declared.all.back().merged = nested.merged;
+}
+
+// In a file of its own, or in a block inside.
+bool names_method(const Json& file) {
+  const NestedBlock nested = nested_block(file);
+  const Json* method = (nested.merged != nullptr ? *nested.merged : file).find("quant_method");
+  return method != nullptr && !method->is_null();
+}
+
 // A file whose name tells the producer, unless it says another one.
-void declare_file(Declared& declared, const std::shared_ptr<const Json>& file, std::string name,
-                  Producer usual, std::string usual_method) {
-  const Json* method = file->find("quant_method");
-  if (method != nullptr && !method->is_null()) {
-    return declare_block(declared, file, file.get(), std::move(name));
-  }
-  declared.all.push_back({usual, std::move(usual_method), std::move(name), file, file.get()});
+void declare_file(Declared& declared, const std::shared_ptr<const Json>& file,
+                  const std::string& name, Producer usual, std::string usual_method) {
+  if (names_method(*file)) return declare_nested(declared, file, file.get(), name);
+  const NestedBlock nested = nested_block(*file);
+  const Json* block = nested.merged != nullptr ? nested.merged.get() : file.get();
+  declared.all.push_back(
+      {usual, std::move(usual_method), name + nested.path, file, block, nullptr, nested.merged});
 }
 
 // MLX: {"bits", "group_size", "mode"} without a method. The copy beside it has another key; alone,
@@ -158,7 +176,7 @@ void declare_member(Declared& declared, const std::shared_ptr<const Json>& file,
       }
       [[fallthrough]];
     default:
-      declare_block(declared, file, &value, where);
+      declare_nested(declared, file, &value, where);
   }
 }
 
@@ -220,15 +238,6 @@ Result<void> declare_ascend(Declared& declared, const Checkpoint& checkpoint) {
     declared.all.push_back({Producer::unknown, "msModelSlim", name, file, file.get()});
   }
   return {};
-}
-
-// Of the block, or of an object around it.
-const Json* block_in(const Json& file) {
-  for (const std::string_view key : {"quantization_config", "quantization"}) {
-    const Json* inner = file.find(key);
-    if (inner != nullptr && inner->is_object()) return inner;
-  }
-  return &file;
 }
 
 bool is_stated(const Json& block, std::string_view key) {
@@ -304,9 +313,11 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
 
   FEWBIT_TRY(auto modelopt, checkpoint.json_file("hf_quant_config.json"));
   if (modelopt != nullptr) {
+    const NestedBlock nested = nested_block(*modelopt);
     const Json* block = modelopt->find("quantization");
+    if (nested.merged != nullptr) block = nested.merged.get();
     declared.all.push_back({Producer::modelopt, "modelopt", "hf_quant_config.json", modelopt,
-                            block != nullptr ? block : modelopt.get()});
+                            block != nullptr ? block : modelopt.get(), nullptr, nested.merged});
   }
   FEWBIT_TRY(declare_layer_file(declared, checkpoint));
   FEWBIT_TRY(auto gptq, checkpoint.json_file("quantize_config.json"));
@@ -316,15 +327,14 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
   for (const std::string_view name : block_files) {
     FEWBIT_TRY(auto file, checkpoint.json_file(name));
     if (file == nullptr || says_nothing(*file)) continue;
-    declare_block(declared, file, block_in(*file), std::string(name));
+    declare_nested(declared, file, file.get(), std::string(name));
   }
   FEWBIT_TRY(declare_ascend(declared, checkpoint));
   FEWBIT_TRY(auto qconfig, read_qconfig_file(checkpoint));
   if (qconfig) {
     // Some tools put a block as others write it there.
-    const Json* block = block_in(*qconfig->file);
-    const bool named = block->find("quant_method") != nullptr;
-    if (named) declare_block(declared, qconfig->file, block, qconfig->where);
+    const bool named = names_method(*qconfig->file);
+    if (named) declare_nested(declared, qconfig->file, qconfig->file.get(), qconfig->where);
     if (!named) declared.all.push_back(*std::move(qconfig));
   }
   declare_metadata(declared, checkpoint.metadata());

@@ -17,9 +17,11 @@ struct Declaration {
   std::string method;  // as written: "modelopt", "gptq", "" when the block has none
   std::string where;   // "config.json quantization_config"
   std::shared_ptr<const Json> file;
-  const Json* block = nullptr;  // inside *file
+  const Json* block = nullptr;  // inside *file, or *merged
   // Of the patterns in all declarations of a checkpoint.
   std::shared_ptr<MatchBudget> budget = nullptr;
+  // Of a block inside of another (nested_block()): what both say.
+  std::shared_ptr<const Json> merged = nullptr;
 };
 
 struct Declared {

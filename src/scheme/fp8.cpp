@@ -224,8 +224,9 @@ class Claim {
 // The block that the config declares for a module.
 class DeclaredBlocks {
  public:
-  DeclaredBlocks(const Declared& declared, const std::optional<Fp8Config>& config)
-      : block_(config ? config->block : std::nullopt), groups_(CtConfig::read(declared)) {
+  DeclaredBlocks(const Inventory& inventory, const std::optional<Fp8Config>& config)
+      : block_(config ? config->block : std::nullopt),
+        groups_(CtConfig::read(inventory.declared, inventory.drafts)) {
     if (!groups_) return;
     const auto& all = groups_->groups();
     odd_ = std::any_of(all.begin(), all.end(), [](const CtGroup& group) {
@@ -255,7 +256,7 @@ void claim_fp8(Inventory& inventory) {
       (first->producer == Producer::unknown || first->producer == Producer::torchao)) {
     return;
   }
-  const DeclaredBlocks blocks(inventory.declared, config);
+  const DeclaredBlocks blocks(inventory, config);
   for (Draft& draft : inventory.drafts) {
     const TensorInfo* weight = draft.tensor("weight");
     if (draft.claimed || weight == nullptr || !is_f8_code(weight->dtype)) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace fewbit {
 namespace {
@@ -16,7 +17,17 @@ constexpr Fusion fusions[] = {
     {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", {"gate_proj", "up_proj"}},
     {"fused_qkv_a_proj_with_mqa", {"q_a_proj", "kv_a_proj_with_mqa"}},
+    {"fused_qkv_a_proj", {"q_a_proj", "kv_a_proj_with_mqa"}},
+    {"fused_wqa_wkv", {"wq_a", "wkv"}},
     {"w13", {"w1", "w3"}},
+};
+
+// Of the MLP, in files of some families and in others or in engines.
+constexpr std::pair<std::string_view, std::string_view> spellings[] = {
+    {"w1", "gate_proj"},
+    {"w3", "up_proj"},
+    {"w2", "down_proj"},
+    {"w13", "gate_up_proj"},
 };
 
 constexpr std::string_view in_proj = "in_proj_";
@@ -63,6 +74,15 @@ std::vector<std::string> fused_names_of(std::string_view component) {
     if (std::find(parts.begin(), parts.end(), component) != parts.end()) names.emplace_back(name);
   }
   return names;
+}
+
+std::string other_spelling(std::string_view module) {
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  for (const auto& [one, other] : spellings) {
+    if (last == one) return with_last_component(module, other);
+    if (last == other) return with_last_component(module, one);
+  }
+  return {};
 }
 
 std::string_view without_wrapper_prefix(std::string_view module) {

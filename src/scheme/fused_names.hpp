@@ -16,6 +16,9 @@ std::vector<std::string> fused_parts(std::string_view component);
 // The other way: fused projections that a part belongs to.
 std::vector<std::string> fused_names_of(std::string_view component);
 
+// "experts.0.w1" <-> "experts.0.gate_proj", and so for w2, w3 and w13; empty for all others.
+std::string other_spelling(std::string_view module);
+
 // A name without the wrappers' prefixes "model." and "language_model.", in any order: configs and
 // files differ in them.
 std::string_view without_wrapper_prefix(std::string_view module);

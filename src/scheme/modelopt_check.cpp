@@ -219,15 +219,16 @@ void check_layers_exist(Inventory& inventory, const ModeloptConfig& config) {
   std::int64_t count = 0;
   std::string first;
   bool behind = inventory.num_layers.has_value();
-  for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
-    const std::string_view wanted = layer.inner;
-    bool found = false;
+  const auto exists = [&](std::string_view wanted) {
     // Names such as "experts-2" sort between a module and its children.
     for (auto at = std::lower_bound(names.begin(), names.end(), wanted);
-         !found && at != names.end() && at->starts_with(wanted); ++at) {
-      found = at->size() == wanted.size() || (*at)[wanted.size()] == '.';
+         at != names.end() && at->starts_with(wanted); ++at) {
+      if (at->size() == wanted.size() || (*at)[wanted.size()] == '.') return true;
     }
-    if (found) continue;
+    return false;
+  };
+  for (const ModeloptConfig::Layer& layer : *config.quantized_layers) {
+    if (modelopt_name_exists(layer.inner, exists)) continue;
     // Releases leave out the layers that predict tokens.
     const bool extra =
         inventory.num_layers && is_behind_last_layer(layer.name, *inventory.num_layers);

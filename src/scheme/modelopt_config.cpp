@@ -96,6 +96,44 @@ std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
   return layers;
 }
 
+using Layers = std::vector<ModeloptConfig::Layer>;
+
+std::string_view last_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+const ModeloptConfig::Layer* find_layer(const Layers& layers, const std::string& inner) {
+  const auto at = std::lower_bound(
+      layers.begin(), layers.end(), inner,
+      [](const ModeloptConfig::Layer& layer, const std::string& key) { return layer.inner < key; });
+  return at != layers.end() && at->inner == inner ? &*at : nullptr;
+}
+
+// Exporters write the names of the file, or of the model in memory, or of an engine.
+const ModeloptConfig::Layer* itself_or_fused(const Layers& layers, const std::string& name) {
+  for (const std::string& spelling : {name, other_spelling(name)}) {
+    if (spelling.empty()) continue;
+    if (const ModeloptConfig::Layer* layer = find_layer(layers, spelling)) return layer;
+    for (const std::string& fused : fused_names_of(last_of(spelling))) {
+      const auto* const layer = find_layer(layers, with_last_component(spelling, fused));
+      if (layer != nullptr) return layer;
+    }
+  }
+  return nullptr;
+}
+
+const ModeloptConfig::Layer* all_parts(const Layers& layers, const std::string& name) {
+  for (const std::string& spelling : {name, other_spelling(name)}) {
+    const ModeloptConfig::Layer* first = nullptr;
+    bool same = true;
+    for (const std::string& part : fused_parts(last_of(spelling))) {
+      const auto* const layer = find_layer(layers, with_last_component(spelling, part));
+      if (first == nullptr) first = layer;
+      same = same && layer != nullptr && layer->algorithm == first->algorithm;
+    }
+    if (same && first != nullptr) return first;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool ModeloptConfig::operator==(const ModeloptConfig& other) const {
@@ -139,16 +177,30 @@ const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
                                             const std::string& module) {
   if (!config.quantized_layers) return nullptr;
   const auto& layers = *config.quantized_layers;
+  const std::string name(without_wrapper_prefix(module));
+  if (const ModeloptConfig::Layer* layer = itself_or_fused(layers, name)) return layer;
+  if (const ModeloptConfig::Layer* layer = all_parts(layers, name)) return layer;
   // A listed parent stands for its children.
-  for (std::string name(without_wrapper_prefix(module)); !name.empty();) {
-    const auto at = std::lower_bound(layers.begin(), layers.end(), name,
-                                     [](const ModeloptConfig::Layer& layer,
-                                        const std::string& key) { return layer.inner < key; });
-    if (at != layers.end() && at->inner == name) return &*at;
-    const std::size_t dot = name.rfind('.');
-    name.resize(dot == std::string::npos ? 0 : dot);
+  for (std::size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = name.rfind('.', dot - 1)) {
+    if (const ModeloptConfig::Layer* layer = find_layer(layers, name.substr(0, dot))) return layer;
   }
   return nullptr;
+}
+
+bool modelopt_name_exists(std::string_view name,
+                          const std::function<bool(std::string_view)>& exists) {
+  for (const std::string& spelling : {std::string(name), other_spelling(name)}) {
+    if (spelling.empty()) continue;
+    if (exists(spelling)) return true;
+    for (const auto& others : {fused_parts(last_of(spelling)), fused_names_of(last_of(spelling))}) {
+      const bool any = std::any_of(others.begin(), others.end(), [&](const std::string& other) {
+        return exists(with_last_component(spelling, other));
+      });
+      if (any) return true;
+    }
+  }
+  return false;
 }
 
 std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module) {

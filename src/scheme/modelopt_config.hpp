@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scheme/declared.hpp"
@@ -40,9 +42,15 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
 // One of ModeloptConfig::group_sizes; empty for null.
 std::optional<std::int64_t> group_size_number(const std::string& text);
 
-// The entry of quantized_layers for this module or for a parent of it; nullptr when there is none.
+// The entry of quantized_layers for this module, a fused matrix that it is part of, its parts where
+// all have the same algorithm, or a parent of it; nullptr when there is none.
 const ModeloptConfig::Layer* modelopt_layer(const ModeloptConfig& config,
                                             const std::string& module);
+
+// Whether this name of the table is that of a module: true for one that `exists` takes, for the
+// fused matrix or a part of one, and in the other spelling (w1 for gate_proj).
+bool modelopt_name_exists(std::string_view name,
+                          const std::function<bool(std::string_view)>& exists);
 
 // Upper case; empty when the config does not say.
 std::string modelopt_algorithm(const ModeloptConfig& config, const std::string& module);

@@ -32,10 +32,6 @@ std::string_view without_trailing_dots(std::string_view name) {
   return name;
 }
 
-std::string_view last_component(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);  // no dot: npos + 1 is 0
-}
-
 PatternKind kind_of(const Dialect& dialect, std::string_view& text) {
   if (dialect.re_prefix && text.starts_with("re:")) {
     text.remove_prefix(3);
@@ -73,7 +69,7 @@ std::string_view fixed_head(const ModulePattern& pattern) {
 Dialect dialect_of(Producer producer) {
   switch (producer) {
     case Producer::modelopt:
-      return {.literal = PatternKind::substring, .wildcards = true};
+      return {.literal = PatternKind::substring, .wildcards = true, .by_fused_name = true};
     case Producer::compressed_tensors:
       return {.literal = PatternKind::exact, .re_prefix = true, .any_part = true};
     case Producer::quark:
@@ -342,39 +338,24 @@ bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
   return ends_with_wrapper(text) && hits(entry, std::string(module.name()) + ".linear");
 }
 
-std::optional<std::size_t> ModuleRules::find(std::string_view name) const {
+bool ModuleRules::pattern_hits_any(std::size_t entry, std::span<const std::string> names) const {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    Spellings module(name);
+    return pattern_hits(entry, module);
+  });
+}
+
+std::optional<std::size_t> ModuleRules::find(std::string_view name,
+                                             std::span<const std::string> none_of) const {
   std::optional<std::size_t> first;
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
   if ((first && !dialect_.in_order) || gave_up_) return first;
   Spellings module(name);
   for (const std::size_t entry : candidates(module)) {
     if (first && *first < entry) break;
-    if (pattern_hits(entry, module)) return entry;
+    if (pattern_hits(entry, module) && !pattern_hits_any(entry, none_of)) return entry;
   }
   return first;
-}
-
-ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {
-  using Kind = Verdict::Kind;
-  if (const auto entry = find(module)) return {Kind::whole, &entries_[*entry], {}, {}};
-  const std::string_view last = last_component(module);
-  Verdict verdict;
-  for (const std::string& part : fused_parts(last)) {
-    const auto entry = find(with_last_component(module, part));
-    if (entry && verdict.entry == nullptr) verdict.entry = &entries_[*entry];
-    std::string& list = entry ? verdict.listed_parts : verdict.other_parts;
-    list += (list.empty() ? "" : ", ") + part;
-  }
-  if (verdict.entry != nullptr) {
-    const bool whole = verdict.other_parts.empty() || dialect_.any_part;
-    verdict.kind = whole ? Kind::whole : Kind::partly;
-    return verdict;
-  }
-  for (const std::string& fused : fused_names_of(last)) {
-    const auto entry = find(with_last_component(module, fused));
-    if (entry) return {Kind::whole, &entries_[*entry], {}, {}};
-  }
-  return {};
 }
 
 }  // namespace fewbit

@@ -38,6 +38,8 @@ struct Dialect {
   bool searches = false;  // a regular expression may begin anywhere, as with Python's re.search
   bool in_order = false;  // of several entries that match the first counts, of whatever kind
   bool any_part = false;  // one excluded part excludes a fused module; else all must agree
+  // A pattern that matches a fused name takes all its parts; else only one that matches no part.
+  bool by_fused_name = false;
 };
 Dialect dialect_of(Producer producer);
 // Whose dialect the lists of a block are in: ModelOpt's where it quantized the experts of an FP8
@@ -76,9 +78,11 @@ class ModuleRules {
     std::string other_parts;
   };
   // Under its own name, else its name with other prefixes, with a wrapper's suffix (".linear"), as
-  // the parts of a fused projection, or as a part of one.
+  // the parts of a fused projection, or as a part of one (see Dialect::by_fused_name).
   Verdict judge(std::string_view module) const;
 
+  // Entries that name no module, under these or as part or whole of a fused matrix; in order.
+  std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
   // What is wrong with the entries themselves: pattern-unmatched, pattern-wide, pattern-invalid,
   // pattern-limit. `modules` in order of name.
   std::vector<Finding> report(std::span<const std::string_view> modules,
@@ -124,8 +128,12 @@ class ModuleRules {
   // Calls visit(entry) for each literal entry that names this module.
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   void visit_holders(std::string_view name, const std::function<void(std::size_t)>& visit) const;
-  std::optional<std::size_t> find(std::string_view name) const;
-  std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
+  bool pattern_hits_any(std::size_t entry, std::span<const std::string> names) const;
+  // The first entry that names it, but for patterns that match one of `none_of` too.
+  std::optional<std::size_t> find(std::string_view name,
+                                  std::span<const std::string> none_of = {}) const;
+  std::optional<std::size_t> find_fused(std::string_view module, const std::string& fused) const;
+  Verdict judge_parts(std::string_view module) const;
   void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,
                         std::vector<Finding>& findings) const;
   std::vector<bool> named(const Dialect& dialect, std::vector<PatternEntry> entries,

@@ -47,6 +47,12 @@ bool modelopt_is_static(const Json& block) {
          });
 }
 
+// W4A16_NVFP4, FP8_PB_WO: 16-bit activations; FP8_PER_CHANNEL_PER_TOKEN: measured while running.
+bool lacks_input_scales(std::string_view algorithm) {
+  return algorithm.find("A16") != algorithm.npos || algorithm.ends_with("_WO") ||
+         algorithm.find("PER_TOKEN") != algorithm.npos;
+}
+
 // ModelOpt's "NVFP4" has them by name, where no group of settings says more. A checkpoint with a
 // scale anywhere was calibrated, and what lacks one is told elsewhere.
 void check_named_static(Inventory& inventory) {
@@ -76,15 +82,24 @@ class Asked {
  public:
   explicit Asked(const Inventory& inventory)
       : fp8_(read_fp8_config(inventory.declared)),
-        ct_(CtConfig::read(inventory.declared)),
+        ct_(CtConfig::read(inventory.declared, inventory.drafts)),
         quark_(read_quark_config(inventory.declared)) {
     const Declaration* first = inventory.declared.first();
     if (first == nullptr || !first->block->is_object()) return;
     where_ = first->where;
-    modelopt_ = first->producer == Producer::modelopt && modelopt_is_static(*first->block);
+    modelopt_ = first->producer == Producer::modelopt && modelopt_is_static(*first->block)
+                    ? read_modelopt_config(*first)
+                    : std::nullopt;
   }
 
   bool any() const { return modelopt_ || quark_ || ct_ || (fp8_ && fp8_->activation == "static"); }
+
+  // The algorithm by which a module has no such scales, whatever ModelOpt's groups say; else empty.
+  std::string unscaled_by(const Module& module) const {
+    if (!modelopt_ || module.scheme.producer != Producer::modelopt) return {};
+    std::string algorithm = modelopt_algorithm(*modelopt_, module.name);
+    return lacks_input_scales(algorithm) ? algorithm : std::string();
+  }
 
   // Where it says static; empty when it does not.
   std::string where(const Module& module) const {
@@ -116,7 +131,31 @@ class Asked {
   std::optional<CtConfig> ct_;
   std::optional<QuarkConfig> quark_;
   std::string where_;
-  bool modelopt_ = false;
+  std::optional<ModeloptConfig> modelopt_;  // where its groups say static
+};
+
+// Groups of settings of ModelOpt that are static, of modules whose algorithm is not.
+struct Contradicted {
+  std::int64_t count = 0;
+  std::string example;
+  std::string algorithm;
+  std::string where;
+
+  void add(const Module& module, const std::string& by, const std::string& place) {
+    if (count++ > 0) return;
+    example = module.name;
+    algorithm = by;
+    where = place;
+  }
+
+  void report(Inventory& inventory) const {
+    if (count == 0) return;
+    inventory.findings.push_back(
+        {Level::info, "config-places-differ", where,
+         fmt::format("config_groups with static activations, of {} matrices such as {}", count,
+                     example),
+         fmt::format("none, as quant_algo {} and the tensors have it", algorithm)});
+  }
 };
 
 }  // namespace
@@ -131,6 +170,7 @@ void check_static_activations(Inventory& inventory) {
         return draft.module.expert >= 0 && has_activation_scale(draft.module);
       });
   FindingGroups groups;
+  Contradicted contradicted;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
     if (!module.scheme.quantized() || !module.unreadable.empty()) continue;
@@ -139,10 +179,15 @@ void check_static_activations(Inventory& inventory) {
     if (has_activation_scale(module)) continue;
     const std::string where = asked.where(module);
     if (where.empty()) continue;
+    if (const std::string algorithm = asked.unscaled_by(module); !algorithm.empty()) {
+      contradicted.add(module, algorithm, where);
+      continue;
+    }
     groups.add(module.role, {Level::warning, "input-scale-missing", module.name,
                              "no scale of activations beside " + module.evidence,
                              where + " says that activations are static: one for each matrix"});
   }
+  contradicted.report(inventory);
   for (Finding& finding : std::move(groups).take()) {
     inventory.findings.push_back(std::move(finding));
   }

@@ -110,6 +110,7 @@ std::map<std::string, std::vector<const Module*>> fused_of(const Identified& ide
     const std::string_view last = std::string_view(module.name).substr(module.name.rfind('.') + 1);
     for (const std::string& fused : fused_names_of(last)) {
       if (fused == "gate_up_proj" || fused == "w13") continue;
+      if (fused == "fused_qkv_a_proj") continue;  // one more name of fused_qkv_a_proj_with_mqa
       out[with_last_component(module.name, fused)].push_back(&module);
     }
   }

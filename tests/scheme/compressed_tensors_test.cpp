@@ -34,7 +34,7 @@ CtConfig read(const std::string& text) {
   const Checkpoint checkpoint = small.open();
   const auto declared = read_declared(checkpoint);
   EXPECT_TRUE(declared);
-  auto config = CtConfig::read(*declared);
+  auto config = CtConfig::read(*declared, {});
   EXPECT_TRUE(config.has_value());
   return *std::move(config);
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "scheme/fused_names.hpp"
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
@@ -214,6 +215,47 @@ TEST(ModuleRules, APartOfAFusedModuleIsNoDecision) {
   EXPECT_TRUE(excludes(Producer::compressed_tensors, "re:.*gate_proj", "l.mlp.gate_up_proj"));
   // A projection that the table lacks is not inferred from its neighbour.
   EXPECT_FALSE(excludes(Producer::fp8, "self_attn.o_proj", "self_attn.qkv_proj"));
+}
+
+// A pattern of one part of a fused matrix says nothing of the others, unless the producer's loader
+// tries it on the fused name.
+TEST(ModuleRules, APatternOfOnePartIsNotOneOfTheOthers) {
+  const std::string q = "model.layers.0.self_attn.q_proj";
+  const std::string k = "model.layers.0.self_attn.k_proj";
+  for (const Producer producer : {Producer::compressed_tensors, Producer::quark}) {
+    EXPECT_TRUE(excludes(producer, "re:.*self_attn.q.*", q));
+    EXPECT_FALSE(excludes(producer, "re:.*self_attn.q.*", k));
+    EXPECT_TRUE(excludes(producer, "re:.*gate", "l.mlp.gate_proj"));
+    EXPECT_FALSE(excludes(producer, "re:.*gate", "l.mlp.up_proj"));
+    for (const std::string entry : {"re:.*qkv_proj$", "re:.*qkv.*"}) {
+      EXPECT_TRUE(excludes(producer, entry, q)) << entry;
+      EXPECT_TRUE(excludes(producer, entry, k)) << entry;
+    }
+  }
+  EXPECT_FALSE(excludes(Producer::quark, "*self_attn.q*", k));
+  EXPECT_FALSE(excludes(Producer::awq, "self_attn.q", k));
+  EXPECT_FALSE(excludes(Producer::auto_round, ".*self_attn.q.*", k));
+  EXPECT_FALSE(excludes(Producer::mxfp4, "model.layers.0.self_attn.q", k));
+  // ModelOpt's: *self_attn.q* matches qkv_proj, which engines hold.
+  EXPECT_TRUE(excludes(Producer::modelopt, "*self_attn.q*", k));
+}
+
+// The first entry of a fused name counts, whatever stands before it that means a part alone.
+TEST(ModuleRules, APatternOfAPartHidesNoFusedName) {
+  const ModuleRules list =
+      rules(Producer::compressed_tensors, {"re:.*self_attn.q.*", "re:.*qkv_proj"});
+  const ModuleRules::Verdict verdict = list.judge("model.layers.0.self_attn.k_proj");
+  ASSERT_EQ(verdict.kind, Kind::whole);
+  EXPECT_EQ(verdict.entry->text, "re:.*qkv_proj");
+}
+
+TEST(FusedNames, PartsAndSpellings) {
+  EXPECT_EQ(fused_parts("fused_wqa_wkv"), (std::vector<std::string>{"wq_a", "wkv"}));
+  EXPECT_EQ(fused_names_of("wkv"), (std::vector<std::string>{"fused_wqa_wkv"}));
+  EXPECT_EQ(other_spelling("ffn.experts.0.w3"), "ffn.experts.0.up_proj");
+  EXPECT_EQ(other_spelling("ffn.experts.0.down_proj"), "ffn.experts.0.w2");
+  EXPECT_EQ(other_spelling("w13"), "gate_up_proj");
+  EXPECT_EQ(other_spelling("self_attn.q_proj"), "");
 }
 
 Finding only_finding(const ModuleRules& list, std::vector<std::string> names) {

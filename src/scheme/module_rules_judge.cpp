@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a list says of a module that may be stored as one matrix and listed as several, or the
+// reverse.
+#include <algorithm>
+
+#include "scheme/fused_names.hpp"
+#include "scheme/module_rules.hpp"
+
+namespace fewbit {
+namespace {
+
+std::string_view last_component(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);  // no dot: npos + 1 is 0
+}
+
+}  // namespace
+
+ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {
+  using Kind = Verdict::Kind;
+  if (const auto entry = find(module)) return {Kind::whole, &entries_[*entry], {}, {}};
+  Verdict verdict = judge_parts(module);
+  if (verdict.entry != nullptr) return verdict;
+  for (const std::string& fused : fused_names_of(last_component(module))) {
+    if (const auto entry = find_fused(module, fused)) {
+      return {Kind::whole, &entries_[*entry], {}, {}};
+    }
+  }
+  return {};
+}
+
+ModuleRules::Verdict ModuleRules::judge_parts(std::string_view module) const {
+  using Kind = Verdict::Kind;
+  Verdict verdict;
+  for (const std::string& part : fused_parts(last_component(module))) {
+    const auto entry = find(with_last_component(module, part));
+    if (entry && verdict.entry == nullptr) verdict.entry = &entries_[*entry];
+    std::string& list = entry ? verdict.listed_parts : verdict.other_parts;
+    list += (list.empty() ? "" : ", ") + part;
+  }
+  if (verdict.entry == nullptr) return {};
+  const bool whole = verdict.other_parts.empty() || dialect_.any_part;
+  verdict.kind = whole ? Kind::whole : Kind::partly;
+  return verdict;
+}
+
+// A pattern that matches a part, "self_attn.q.*" for one, means that part, whatever name of a fused
+// matrix it happens to match too.
+std::optional<std::size_t> ModuleRules::find_fused(std::string_view module,
+                                                   const std::string& fused) const {
+  std::vector<std::string> parts;
+  if (!dialect_.by_fused_name) {
+    for (const std::string& part : fused_parts(fused)) {
+      parts.push_back(with_last_component(module, part));
+    }
+  }
+  return find(with_last_component(module, fused), parts);
+}
+
+}  // namespace fewbit
