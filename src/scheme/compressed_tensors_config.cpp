@@ -64,30 +64,42 @@ const Json* filled(const Json& block, std::string_view key) {
   return members != nullptr && members->empty() ? nullptr : value;
 }
 
-// Names of modules, and what those of projections are in the other spelling.
+// Whether an entry may be about projections in the spelling that the file does not have.
+class OtherSpelling {
+ public:
+  explicit OtherSpelling(std::span<const Draft> drafts) {
+    for (const Draft& draft : drafts) {
+      const std::string_view name = draft.module.name;
+      const std::string_view last = name.substr(name.rfind('.') + 1);
+      short_ones_ = short_ones_ || last == "w1" || last == "w2" || last == "w3";
+      long_ones_ = long_ones_ || last == "gate_proj" || last == "up_proj" || last == "down_proj";
+    }
+  }
+
+  bool may_be_in(std::string_view text) const {
+    const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
+    return (short_ones_ && has("_proj")) || (long_ones_ && (has("w1") || has("w2") || has("w3")));
+  }
+
+ private:
+  bool short_ones_ = false;
+  bool long_ones_ = false;
+};
+
+// Names of modules, and what those of projections are in the other spelling; both in order.
 struct ModuleNames {
   std::vector<std::string_view> own;
   std::vector<std::string> texts;
-  std::vector<std::string_view> other;  // in order
-  bool short_ones = false;              // the file has w1
-  bool long_ones = false;               // the file has gate_proj
+  std::vector<std::string_view> other;
 
   explicit ModuleNames(std::span<const Draft> drafts) {
     for (const Draft& draft : drafts) {
       own.push_back(draft.module.name);
       std::string name = other_spelling(draft.module.name);
-      if (name.empty()) continue;
-      (name.ends_with("_proj") ? short_ones : long_ones) = true;
-      texts.push_back(std::move(name));
+      if (!name.empty()) texts.push_back(std::move(name));
     }
     std::sort(texts.begin(), texts.end());
     other.assign(texts.begin(), texts.end());
-  }
-
-  // Whether an entry may be about projections in the spelling that the file does not have.
-  bool may_be_other(std::string_view text) const {
-    const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
-    return (short_ones && has("_proj")) || (long_ones && (has("w1") || has("w2") || has("w3")));
   }
 };
 
@@ -95,11 +107,12 @@ struct ModuleNames {
 std::vector<PatternEntry> take_respelled(const Dialect& dialect, std::vector<PatternEntry>& entries,
                                          std::span<const Draft> drafts,
                                          const std::shared_ptr<MatchBudget>& budget) {
-  const ModuleNames names(drafts);
   std::vector<PatternEntry> candidates;
+  const OtherSpelling spelling(drafts);
   std::copy_if(entries.begin(), entries.end(), std::back_inserter(candidates),
-               [&](const PatternEntry& entry) { return names.may_be_other(entry.text); });
+               [&](const PatternEntry& entry) { return spelling.may_be_in(entry.text); });
   if (candidates.empty()) return {};
+  const ModuleNames names(drafts);
   std::vector<PatternEntry> absent;
   const ModuleRules rules(dialect, candidates, budget);
   for (const std::size_t entry : rules.unmatched(names.own)) absent.push_back(candidates[entry]);

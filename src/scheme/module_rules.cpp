@@ -338,22 +338,16 @@ bool ModuleRules::pattern_hits(std::size_t entry, Spellings& module) const {
   return ends_with_wrapper(text) && hits(entry, std::string(module.name()) + ".linear");
 }
 
-bool ModuleRules::pattern_hits_any(std::size_t entry, std::span<const std::string> names) const {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    Spellings module(name);
-    return pattern_hits(entry, module);
-  });
-}
-
 std::optional<std::size_t> ModuleRules::find(std::string_view name,
-                                             std::span<const std::string> none_of) const {
+                                             const EntryTest& passes_over) const {
   std::optional<std::size_t> first;
   visit_literals(name, [&](std::size_t entry) { first = std::min(first.value_or(entry), entry); });
   if ((first && !dialect_.in_order) || gave_up_) return first;
   Spellings module(name);
   for (const std::size_t entry : candidates(module)) {
     if (first && *first < entry) break;
-    if (pattern_hits(entry, module) && !pattern_hits_any(entry, none_of)) return entry;
+    if (!pattern_hits(entry, module)) continue;
+    if (passes_over == nullptr || !passes_over(entry)) return entry;
   }
   return first;
 }

@@ -128,10 +128,10 @@ class ModuleRules {
   // Calls visit(entry) for each literal entry that names this module.
   void visit_literals(std::string_view name, const std::function<void(std::size_t)>& visit) const;
   void visit_holders(std::string_view name, const std::function<void(std::size_t)>& visit) const;
-  bool pattern_hits_any(std::size_t entry, std::span<const std::string> names) const;
-  // The first entry that names it, but for patterns that match one of `none_of` too.
+  // The first entry that names it, but for patterns that `passes_over` takes out.
+  using EntryTest = std::function<bool(std::size_t entry)>;
   std::optional<std::size_t> find(std::string_view name,
-                                  std::span<const std::string> none_of = {}) const;
+                                  const EntryTest& passes_over = nullptr) const;
   std::optional<std::size_t> find_fused(std::string_view module, const std::string& fused) const;
   Verdict judge_parts(std::string_view module) const;
   void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,

@@ -47,13 +47,16 @@ ModuleRules::Verdict ModuleRules::judge_parts(std::string_view module) const {
 // matrix it happens to match too.
 std::optional<std::size_t> ModuleRules::find_fused(std::string_view module,
                                                    const std::string& fused) const {
-  std::vector<std::string> parts;
-  if (!dialect_.by_fused_name) {
-    for (const std::string& part : fused_parts(fused)) {
-      parts.push_back(with_last_component(module, part));
-    }
-  }
-  return find(with_last_component(module, fused), parts);
+  const std::string name = with_last_component(module, fused);
+  if (dialect_.by_fused_name) return find(name);
+  return find(name, [&](std::size_t entry) {
+    const std::vector<std::string> parts = fused_parts(fused);
+    return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      const std::string part_name = with_last_component(module, part);
+      Spellings spellings(part_name);
+      return pattern_hits(entry, spellings);
+    });
+  });
 }
 
 }  // namespace fewbit
