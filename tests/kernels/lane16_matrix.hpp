@@ -48,12 +48,14 @@ class Lane16Matrix {
   std::uint32_t& scale(std::int64_t n, std::int64_t g) { return scales_[at(n * groups() + g)]; }
   std::uint8_t& zero(std::int64_t n, std::int64_t g) { return zeros_[at(n * groups() + g)]; }
 
-  // The canonical value: the products rounded to f32.
-  float value(std::int64_t n, std::int64_t k) {
-    const std::int64_t g = k / group_;
-    const float zero = form_.zeros() ? integer(this->zero(n, g)) : 0.0F;
-    return (code_value(code(n, k)) - zero) * (scale_value(n, g) * global_);
+  // What a code less its zero point, and a scale times the global one, count.
+  float code_of(std::int64_t n, std::int64_t k) {
+    return code_value(code(n, k)) - (form_.zeros() ? integer(zero(n, k / group_)) : 0.0F);
   }
+  float scale_of(std::int64_t n, std::int64_t g) { return scale_value(n, g) * global_; }
+
+  // The canonical value: the products rounded to f32.
+  float value(std::int64_t n, std::int64_t k) { return code_of(n, k) * scale_of(n, k / group_); }
 
   // Random codes of every value but NaN, scales around 1, zero points of every code.
   void fill(std::mt19937& random) {

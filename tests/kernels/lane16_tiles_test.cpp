@@ -16,6 +16,7 @@
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
 #include "kernels/soft_tiles.hpp"
+#include "kernels/tile_buffer.hpp"
 
 namespace fewbit {
 namespace {
@@ -73,24 +74,6 @@ std::vector<float> random_tokens(std::int64_t count, std::mt19937& random) {
   return x;
 }
 
-// The operand of tokens x [tokens][k] between guards of NaN.
-class Operand {
- public:
-  Operand(const std::vector<float>& x, std::int64_t k, std::int64_t tokens)
-      : floats_(tokens * tile_row(k) / 2) {
-    auto* words = reinterpret_cast<std::uint16_t*>(floats_.data());
-    const std::int64_t row = tile_row(k);
-    for (std::int64_t t = 0; t < tokens; ++t)
-      for (std::int64_t i = 0; i < row; ++i)
-        words[tile_place(tokens, row, t, i)] =
-            i < k ? f32_to_bf16(x[static_cast<std::size_t>(t * k + i)]) : std::uint16_t{0};
-  }
-  const std::uint16_t* data() { return reinterpret_cast<const std::uint16_t*>(floats_.data()); }
-
- private:
-  GuardedFloats floats_;
-};
-
 class TilesTest : public ::testing::TestWithParam<std::tuple<Unit, Lane16Form>> {
  protected:
   void SetUp() override {
@@ -113,7 +96,7 @@ class TilesTest : public ::testing::TestWithParam<std::tuple<Unit, Lane16Form>> 
   static GuardedFloats run(Lane16Matrix& matrix, const std::vector<float>& x, std::int64_t tokens,
                            Unit on = unit()) {
     const Lane16Blocks blocks = matrix.pack();
-    Operand operand(x, blocks.k, tokens);
+    test::TileBuffer operand(x, blocks.k, tokens);
     GuardedFloats y(blocks.blocks * 16 * tokens);
     Lane16TilesFn* const kernel = on == Unit::amx    ? lane16_amx(form().codes)
                                   : on == Unit::dots ? lane16_dots_avx512(form().codes)

@@ -8,7 +8,8 @@
 //   zero<C>()              C: 0, 1 the first tokens by the left and right block, 2, 3 the second
 //   load<C>, store<C>(memory, bytes from a row to the next)
 //   operand<A>(memory)     A: 4, 5 the first and second tokens (rows of 64 bytes), 6, 7 left and
-//   right dot<C, A, B>()         C += A B
+//                          right
+//   dot<C, A, B>()         C += A B
 #pragma once
 
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
@@ -327,9 +328,12 @@ void multiply_grouped_tile(T& unit, const Pair<Fill>& pair, const Chunk& chunk,
   }
 }
 
+// Whether the weights of a chunk stand in their tiles.
+enum class Weights { to_fill, filled };
 template <class T, class K, class Fill, int COLUMNS>
 void multiply_tokens(T& unit, const Pair<Fill>& pair, const Chunk& chunk, const TokenPair& tokens,
-                     bool fills, TileMemory& memory) {
+                     Weights weights, TileMemory& memory) {
+  const bool fills = weights == Weights::to_fill;
   unit.rows(static_cast<int>(tokens.rows[0]), static_cast<int>(tokens.rows[1]));
   if constexpr (!Fill::in_weights) {
     if (chunk.spans[0].opens && chunk.spans[0].closes) {
@@ -372,7 +376,8 @@ void run_pair(T& unit, const Lane16Tiles& run, const Lane16Blocks& left, const L
           .rows = {tile_rows(t, run.tokens), two ? tile_rows(next, run.tokens) : 0},
           .y = {left_y + t * run.y_token, right_y + t * run.y_token},
           .y_token = run.y_token};
-      multiply_tokens<T, K, Fill, COLUMNS>(unit, pair, chunk, tokens, t == 0, memory);
+      multiply_tokens<T, K, Fill, COLUMNS>(unit, pair, chunk, tokens,
+                                           t == 0 ? Weights::to_fill : Weights::filled, memory);
     }
   }
 }

@@ -10,8 +10,10 @@
 // ordinary: e4m3 without sign and no NaN, e8m0 between 2^-100 and 2^100.
 //
 // Dot products of bf16 pairs, where vector registers take the place of tiles, go block by block
-// and scale as lane16.hpp says, whatever the scales, v being the codes alone. Its chains and its
-// bound are theirs too; they flush as tiles do.
+// and scale as lane16.hpp says, whatever the scales, v being the codes alone. One is two fused
+// multiply-adds in f32, of the higher k first, rounded to nearest each, so that chains and bound
+// are those of lane16.hpp too, in another order of every 8 k (4 0 5 1 6 2 7 3). They flush as tiles
+// do.
 //
 // Error, with tiles that round as the manual says (a fused chain of 16 each for even and odd slots,
 // their sum, the sum of the tile and the one before): each product is rounded at most 18 + k/32
