@@ -10,6 +10,7 @@
 #include "core/counted.hpp"
 #include "problem_options.hpp"
 #include "select/layer_problem.hpp"
+#include "select/run_variants.hpp"
 #include "select/select.hpp"
 
 namespace fewbit::cli {
@@ -117,6 +118,7 @@ Json layers_json(const LayerAnswer& answer, const Answer& of) {
   out.set("layer", answer.whole.where);
   if (!answer.layers.empty()) out.set("layers", list_json(answer.layers));
   out.set("problem", problem_json(answer.decision.share));
+  out.set("variants", variants_json(answer.decision.share, of.device, answer.decision.selection));
   out.set("shares", shares_json(answer.decision.shares));
   out.set("splits", splits_by_backend_json(answer.whole, of.device, of.engine));
   if (answer.decision.refused) out.set("error", error_json(*answer.decision.refused));
@@ -133,6 +135,18 @@ Json preparation_json(const Answer& answer) {
 }
 
 }  // namespace
+
+Json variants_json(const MoeProblem& problem, const DeviceInfo& device,
+                   const Selection& selection) {
+  Json list{Json::Array{}};
+  for (const RunVariant& variant : run_variants(problem, device, selection)) {
+    Json entry;
+    entry.set("tokens", variant.tokens);
+    entry.set("text", variant.text);
+    list.push_back(entry);
+  }
+  return list;
+}
 
 const LayerAnswer* refused_layers(const Answer& answer) {
   const auto refused = std::ranges::find_if(

@@ -31,6 +31,8 @@ struct Answer {
 
 // The first layers for which nothing is chosen; nullptr: there are none.
 const LayerAnswer* refused_layers(const Answer& answer);
+// What the chosen backend computes calls of some tokens by (select/run_variants.hpp).
+Json variants_json(const MoeProblem& problem, const DeviceInfo& device, const Selection& selection);
 std::string answer_text(const Answer& answer);
 Json answer_json(const Answer& answer);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "explain_page.hpp"
 #include "prepared/manifest.hpp"
 #include "prepared/prepared_readers.hpp"
 #include "prepared_page.hpp"
@@ -68,6 +69,7 @@ Result<int> explain_prepared(const PreparedQuestion& question) {
     out.set("layer", problem.where);
     out.set("device", device.name);
     out.set("problem", problem_json(problem));
+    out.set("variants", variants_json(problem, device, readers.selection));
     if (readers.error) out.set("error", error_json(*readers.error));
     print_json(out);
   } else {

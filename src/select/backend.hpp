@@ -79,8 +79,9 @@ struct Backend {
   Result<std::unique_ptr<PreparedLinear>> (*prepare_linear)(const LinearProblem&,
                                                             const QuantizedTensor&,
                                                             const DeviceInfo&, Executor&);
-  // Which variant runs a call of that many tokens: a pure function, for explain.
-  std::string (*variant)(const MoeProblem&, std::int64_t tokens);
+  // Which variant runs a call of that many tokens on a device that can run it: a pure function, for
+  // explain.
+  std::string (*variant)(const MoeProblem&, const DeviceInfo&, std::int64_t tokens);
   // Type that sums of products are kept in, for Selection::numerics.
   const char* accumulation = "f32";
   // Memory of its own that preparation takes for one matrix of a scheme that it can run; 0: the

@@ -6,6 +6,7 @@
 
 #include "fewbit/selection.hpp"
 #include "select/planned_layouts.hpp"
+#include "select/run_variants.hpp"
 #include "select/select.hpp"
 
 namespace fewbit {
@@ -101,6 +102,16 @@ std::string chosen_text(const Selection& selection) {
 
 }  // namespace
 
+std::vector<RunVariant> run_variants(const MoeProblem& problem, const DeviceInfo& device,
+                                     const Selection& selection) {
+  const Backend* backend = find_backend(selection.chosen);
+  if (selection.engine != Engine::fewbit || backend == nullptr) return {};
+  std::vector<RunVariant> out;
+  for (const std::int64_t tokens : {1, 16, 512})
+    out.push_back({tokens, backend->variant(problem, device, tokens)});
+  return out;
+}
+
 std::string explain(const MoeProblem& problem, const DeviceInfo& device,
                     const Selection& selection) {
   std::string text = problem_text(problem);
@@ -118,11 +129,11 @@ std::string explain(const MoeProblem& problem, const DeviceInfo& device,
   for (const Candidate& candidate : selection.candidates) {
     text += candidate_text(candidate, selection);
   }
-  if (!own || backend == nullptr) return text;
-  text += "variants\n";
-  for (const std::int64_t tokens : {1, 16, 512}) {
-    fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", tokens,
-                   tokens == 1 ? " " : "s", backend->variant(problem, tokens));
+  const std::vector<RunVariant> variants = run_variants(problem, device, selection);
+  if (!variants.empty()) text += "variants\n";
+  for (const RunVariant& of : variants) {
+    fmt::format_to(std::back_inserter(text), "  {:>3} token{}  {}\n", of.tokens,
+                   of.tokens == 1 ? " " : "s", of.text);
   }
   return text;
 }

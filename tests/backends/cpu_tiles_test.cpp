@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backends/accumulation_bound.hpp"
 #include "backends/cpu/cpu.hpp"
@@ -31,7 +32,7 @@ const char* unit_name(Unit unit) {
   return unit == Unit::soft ? "soft" : unit == Unit::amx ? "amx" : "dots";
 }
 
-// Of the unit `usual`.
+// Of the unit `usual` and of counted_dots.
 int tile_products = 0;
 Lane16TilesFn* counted = nullptr;
 void count_product(const Lane16Tiles& run) {
@@ -41,6 +42,11 @@ void count_product(const Lane16Tiles& run) {
 Lane16TilesFn* counted_tiles(Lane16Codes codes) {
   counted = test::lane16_soft_tiles(codes);
   return count_product;
+}
+
+Lane16TilesFn* counted_dots(Lane16Codes codes) {
+  counted = lane16_dots_avx512(codes);
+  return counted == nullptr ? nullptr : count_product;
 }
 
 const cpu::Kernels& kernels(Unit unit) {
@@ -290,7 +296,7 @@ TEST_P(CpuTiles, SameBitsForAnyNumberOfThreadsAndTokens) {
     const Layer layer(GetParam(), problem, test::random_weights(spec));
     const Call call = test::random_call(problem, 70, 5);
     const std::vector<float> all = layer.run(call);
-    for (int threads = 2; threads <= 4; ++threads) {
+    for (int threads = 2; threads <= 5; ++threads) {
       const auto pool = make_thread_pool(threads);
       ASSERT_TRUE(pool);
       EXPECT_EQ(layer.run(call, **pool), all) << threads << " threads";
@@ -342,6 +348,34 @@ TEST_P(CpuTiles, NanScalesSpoilOnlyTheirOwnExpert) {
   for (std::size_t h = 0; h < 32; ++h) {
     EXPECT_FALSE(std::isnan(out[h]));
     EXPECT_TRUE(std::isnan(out[32 + h]));
+  }
+}
+
+// The others of its experts have the bits that they have beside numbers.
+TEST_P(CpuTiles, ATokenThatIsNoNumberSpoilsItselfOnly) {
+  for (const NamedScheme& named : schemes()) {
+    SCOPED_TRACE(named.name);
+    const LayerSpec spec = spec_of(named.scheme, 512, 160, 2);
+    const MoeProblem problem = test::problem_of(spec, 2, 19);
+    const Layer layer(GetParam(), problem, test::random_weights(spec));
+    Call call = test::random_call(problem, 19, 7);
+    for (std::size_t route = 0; route < 38; ++route) call.ids[route] = route % 3 == 0 ? 1 : 0;
+    call.ids[8] = call.ids[9] = -1;
+    const std::vector<float> clean = layer.run(call);
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    call.hidden[2 * 512 + 3] = std::numeric_limits<float>::quiet_NaN();
+    call.hidden[4 * 512 + 5] = std::numeric_limits<float>::quiet_NaN();  // of no expert
+    for (std::size_t i = 0; i < 512; i += 7) call.hidden[17 * 512 + i] = infinity;
+    const std::vector<float> out = layer.run(call);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t token = i / 512;
+      if (token == 2)
+        ASSERT_TRUE(std::isnan(out[i])) << i;
+      else if (token == 17)
+        ASSERT_FALSE(std::isfinite(out[i])) << i;
+      else
+        ASSERT_EQ(out[i], clean[i]) << i;
+    }
   }
 }
 
@@ -411,6 +445,66 @@ TEST(CpuTilesChoice, FewTokensOfAnExpertRunAsOnAvx512) {
   EXPECT_EQ(tile_products, 0);
   EXPECT_EQ(usual.run(many), tiles.run(many));
   EXPECT_GT(tile_products, 0);
+}
+
+// Of codes that dot products take and others, with activations that they take and others.
+TEST(CpuTilesChoice, ExplainSaysWhetherDotProductsRun) {
+  FEWBIT_SKIP_WITHOUT_DOTS();
+  static cpu::Kernels kernels = cpu::kernels_of(IsaLevel::avx512, {.avx512_fast_bf16 = true});
+  kernels.tiles = counted_dots;
+  Backend backend = cpu_avx512_backend;
+  backend.open_moe = [](const MoeProblem& problem, const MoePlan& plan, PreparedMemory memory) {
+    return cpu::open_moe(kernels, problem, plan, std::move(memory));
+  };
+  const DeviceInfo without = *describe_device("cpu:avx512");
+  DeviceInfo with = without;
+  with.cpu.avx512_bf16 = with.cpu.avx512_fast_bf16 = true;
+  int by_dots = 0;
+  for (const NamedScheme& named : schemes()) {
+    SCOPED_TRACE(named.name);
+    const LayerSpec spec = spec_of(named.scheme, 128, 128, 2);
+    MoeProblem problem = test::problem_of(spec, 2, 16);
+    const MoeWeights weights = test::random_weights(spec);
+    const Layer layer(backend, problem, weights);
+    for (const std::int64_t tokens : {1, 16}) {
+      tile_products = 0;
+      layer.run(test::random_call(problem, tokens, 5));
+      const std::string text = backend.variant(problem, with, tokens);
+      const bool said = text.starts_with("dot products of bf16 pairs, ");
+      EXPECT_EQ(said, tile_products > 0) << text;
+      EXPECT_NE(said, text.starts_with("panels of ")) << text;
+      EXPECT_THAT(backend.variant(problem, without, tokens), ::testing::StartsWith("panels of "));
+      by_dots += said ? 1 : 0;
+    }
+    problem.activation_dtype = DType::f32;
+    EXPECT_THAT(backend.variant(problem, with, 16), ::testing::StartsWith("panels of "));
+  }
+  EXPECT_EQ(by_dots, 2 * 9);
+}
+
+TEST(CpuTilesChoice, DotProductsAreOfTheirLevelAndOfCpusThatHaveThemFast) {
+  const CpuFeatures fast{.avx512_bf16 = true, .avx512_fast_bf16 = true};
+  const CpuFeatures slow{.avx512_bf16 = true};
+  EXPECT_EQ(cpu::kernels_of(IsaLevel::avx512, fast).tiles, &lane16_dots_avx512);
+  EXPECT_EQ(cpu::kernels_of(IsaLevel::avx512, slow).tiles, nullptr);
+  EXPECT_EQ(cpu::kernels_of(IsaLevel::amx, fast).tiles, &lane16_amx);
+  for (const IsaLevel below : {IsaLevel::generic, IsaLevel::avx2})
+    EXPECT_EQ(cpu::kernels_of(below, fast).tiles, nullptr) << isa_name(below);
+}
+
+// Gate and up that dot products take beside down that they don't, and the other way round.
+TEST(CpuTilesChoice, OneMatrixWithoutDotProductsLeavesAllToPanels) {
+  DeviceInfo device = *describe_device("cpu:avx512");
+  device.cpu.avx512_bf16 = device.cpu.avx512_fast_bf16 = true;
+  MoeProblem problem = test::problem_of(spec_of(nvfp4_scheme(), 128, 128, 2), 2, 16);
+  const Scheme other = scaled_scheme(DType::i8, DType::f32, {.rows = 1, .cols = 0});
+  EXPECT_THAT(cpu_avx512_backend.variant(problem, device, 1),
+              ::testing::StartsWith("dot products"));
+  for (Scheme MoeProblem::*const matrix : {&MoeProblem::gate_up, &MoeProblem::down}) {
+    MoeProblem mixed = problem;
+    mixed.*matrix = other;
+    EXPECT_THAT(cpu_avx512_backend.variant(mixed, device, 1), ::testing::StartsWith("panels of "));
+  }
 }
 
 TEST(CpuTilesChoice, WorkspaceOfManyTokensHoldsFewerToo) {

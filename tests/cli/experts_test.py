@@ -6,6 +6,7 @@ usage: experts_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
 import math
+import re
 import struct
 import sys
 import unittest
@@ -64,6 +65,13 @@ class Experts(Copy):
         self.assertEqual((report["memory"], bytes_here), (known["memory"], bytes_known))
         self.assertIn("experts on this machine: 6 of 6 MoE layers like layer 0",
                       run("check", self.model).stdout)
+
+    def test_explain_has_the_same_variants_in_json(self):
+        page = run_json(self, "explain", self.model)
+        self.assertEqual([v["tokens"] for v in page["variants"]], [1, 16, 512])
+        text = run("explain", self.model).stdout
+        for variant in page["variants"]:
+            self.assertRegex(text, rf"(?m)^ +{variant['tokens']} tokens? +{re.escape(variant['text'])}$")
 
     def test_explain_says_of_such_families_what_prepare_says(self):
         path = self.model / "config.json"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "fewbit/selection.hpp"
+#include "select/run_variants.hpp"
 
 namespace fewbit {
 namespace {
@@ -187,6 +188,25 @@ TEST(Select, ProblemsThatMakeNoSenseAreRefusedBeforeAnyBackend) {
   EXPECT_THAT(problem_error(problem), HasSubstr("silu has no alpha and beta, but they are 1.702"));
   problem.activation = {.kind = Activation::swigluoai, .alpha = std::nanf("")};
   EXPECT_THAT(problem_error(problem), HasSubstr("swigluoai with alpha nan"));
+}
+
+// None where another engine decides, or nothing is chosen.
+TEST(RunVariants, AreOfTheChosenBackendOnTheDevice) {
+  const MoeProblem problem = good_problem();
+  const DeviceInfo device = cpu();
+  const auto selection = select_backend(problem, device, {.backend = "reference"});
+  ASSERT_TRUE(selection);
+  std::vector<std::int64_t> tokens;
+  for (const RunVariant& variant : run_variants(problem, device, *selection)) {
+    tokens.push_back(variant.tokens);
+    EXPECT_EQ(variant.text, "one weight row at a time");
+  }
+  EXPECT_THAT(tokens, ::testing::ElementsAre(1, 16, 512));
+  const auto other =
+      select_backend(problem, *describe_device("sm_90"), {.backend = "", .engine = Engine::vllm});
+  ASSERT_TRUE(other);
+  EXPECT_THAT(run_variants(problem, device, *other), ::testing::IsEmpty());
+  EXPECT_THAT(run_variants(problem, device, Selection()), ::testing::IsEmpty());
 }
 
 TEST(Explain, ShowsTheLayerEveryCandidateEveryReasonAndTheVariants) {

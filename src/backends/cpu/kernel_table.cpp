@@ -50,6 +50,7 @@ constexpr Kernels avx512_dot_kernels = {
     .f16_rows = f16_rows_avx512,
     .f32_rows = f32_rows_avx512,
     .tiles = lane16_dots_avx512,
+    .tile_products = "dot products of bf16 pairs",
     .tile_cost = {.least = 5, .more = 0},
     .least_tile_tokens = 1,
 };

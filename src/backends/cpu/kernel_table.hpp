@@ -30,6 +30,7 @@ struct Kernels {
   // Not null: products of packed weights with bf16 activations run on tiles, or on dot products
   // that take their operands as tiles do, where there is such a kernel for the codes.
   Lane16TilesOf* tiles = nullptr;
+  const char* tile_products = "tiles of 16 tokens";  // as explain calls them
   BlockCost tile_cost = {};
   // Tokens a weight from which tiles pay: fewer leave most of a tile empty, and weights are decoded
   // into it all the same. On a Xeon whose tiles others used too, int4 took 2.9 ms by tiles and 1.3

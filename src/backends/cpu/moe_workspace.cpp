@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "backends/cpu/weight_form.hpp"
 #include "core/checked.hpp"
 
 namespace fewbit::cpu {
@@ -71,6 +72,17 @@ std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t active =
       std::clamp<std::int64_t>(routes, 1, std::max<std::int64_t>(problem.num_experts, 1));
   return std::max<std::int64_t>((routes + active - 1) / active, 1);
+}
+
+OperandChoice operand_choice(const Kernels& kernels, const MoeProblem& problem) {
+  const auto on_tiles = [&kernels](const Scheme& scheme) {
+    const auto form = form_of(scheme);
+    return form && kernels.tiles != nullptr && kernels.tiles(form->codes) != nullptr;
+  };
+  const bool tiles = problem.activation_dtype == DType::bf16 && on_tiles(problem.gate_up) &&
+                     on_tiles(problem.down);
+  return {.many = tiles ? Operand::tiles : Operand::panels,
+          .least_tile_tokens = kernels.least_tile_tokens};
 }
 
 Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, Operand operand,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/cpu/kernel_table.hpp"
 #include "backends/cpu/panels.hpp"
 #include "fewbit/result.hpp"
 #include "fewbit/selection.hpp"
@@ -42,6 +43,19 @@ enum class Operand : std::uint8_t { panels, tiles };
 
 // Tokens of an expert when routing is even, rounded up.
 std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens);
+
+// The operand of all products of a layer: for runs and for what explain says of them.
+struct OperandChoice {
+  Operand many = Operand::panels;      // of least_tile_tokens or more an expert
+  std::int64_t least_tile_tokens = 0;  // an expert at even routing; fewer take panels
+
+  Operand of(const MoeProblem& problem, std::int64_t tokens) const {
+    return even_tokens(problem, tokens) < least_tile_tokens ? Operand::panels : many;
+  }
+};
+// Tiles where gate, up and down have kernels for them, and with bf16 activations.
+OperandChoice operand_choice(const Kernels& kernels, const MoeProblem& problem);
+
 // A line beside the features, so that rows of 2^n features don't meet in few sets of a cache.
 constexpr std::int64_t output_row(std::int64_t hidden_size) { return hidden_size + 16; }
 

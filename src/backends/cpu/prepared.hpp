@@ -33,9 +33,8 @@ class Moe final : public PreparedMoe {
   Moe(const MoeProblem& problem, const Kernels& kernels, std::vector<Expert> experts,
       PreparedMemory memory, PreparedInfo info)
       : problem_(problem),
-        operand_(operand_of(problem, experts)),
+        operand_(operand_choice(kernels, problem)),
         tile_cost_(kernels.tile_cost),
-        least_tile_tokens_(kernels.least_tile_tokens),
         experts_(std::move(experts)),
         owners_(std::move(memory.owners)),
         info_(std::move(info)) {}
@@ -45,14 +44,9 @@ class Moe final : public PreparedMoe {
   PreparedInfo info() const override { return info_; }
 
  private:
-  // Tiles where all of the experts' products can run on them.
-  static Operand operand_of(const MoeProblem& problem, std::span<const Expert> experts);
-  Operand operand_for(std::int64_t tokens) const;
-
   MoeProblem problem_;
-  Operand operand_;  // of least_tile_tokens_ or more an expert
+  OperandChoice operand_;
   BlockCost tile_cost_;
-  std::int64_t least_tile_tokens_;
   std::vector<Expert> experts_;
   std::vector<std::shared_ptr<const void>> owners_;
   PreparedInfo info_;

@@ -7,22 +7,10 @@
 
 namespace fewbit::cpu {
 
-Operand Moe::operand_of(const MoeProblem& problem, std::span<const Expert> experts) {
-  const bool tiles = std::ranges::all_of(experts, [](const Expert& expert) {
-    return expert.up.tiles() != nullptr && expert.down.tiles() != nullptr &&
-           (!expert.gate || expert.gate->tiles() != nullptr);
-  });
-  return tiles && problem.activation_dtype == DType::bf16 ? Operand::tiles : Operand::panels;
-}
-
-Operand Moe::operand_for(std::int64_t tokens) const {
-  return even_tokens(problem_, tokens) < least_tile_tokens_ ? Operand::panels : operand_;
-}
-
 // Of this number of tokens and of any smaller one, which may take the other operand.
 Result<std::uint64_t> Moe::workspace_bytes(std::int64_t tokens) const {
   const std::int64_t most = std::min(tokens, max_pass_tokens);
-  FEWBIT_TRY(const std::uint64_t bytes, moe_workspace_bytes(problem_, operand_, most));
+  FEWBIT_TRY(const std::uint64_t bytes, moe_workspace_bytes(problem_, operand_.many, most));
   FEWBIT_TRY(const std::uint64_t panels, moe_workspace_bytes(problem_, Operand::panels, most));
   return std::max(bytes, panels);
 }
@@ -43,7 +31,7 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
     part.topk_weights = args.topk_weights.subspan(skip * top_k, count * top_k);
     part.expert_map = args.expert_map;
     part.amax = args.amax;
-    const Operand operand = operand_for(part.tokens);
+    const Operand operand = operand_.of(problem_, part.tokens);
     const MoeWorkspace workspace = moe_workspace(problem_, operand, part.tokens, args.workspace);
     if (operand == Operand::panels) {
       run_moe_panels(problem_, experts_, part, workspace, executor);

@@ -47,20 +47,18 @@ void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals)
                       std::string(dtype_name(dtype))});
 }
 
-std::string variant(const MoeProblem& problem, std::int64_t tokens) {
+std::string variant(const Kernels& kernels, const MoeProblem& problem, std::int64_t tokens) {
   const std::int64_t each = even_tokens(problem, tokens);
-  return fmt::format("panels of {} at even routing, {} a weight pass",
+  const OperandChoice operand = operand_choice(kernels, problem);
+  if (operand.of(problem, tokens) == Operand::tiles) {
+    const PanelCut cut = tile_cut(std::max(problem.hidden_size, problem.intermediate_size));
+    return fmt::format("{}, {} at even routing, {} a weight pass", kernels.tile_products,
+                       counted(std::min(each, cut.most), "token"), cut.panels(each));
+  }
+  return fmt::format("panels of {} at even routing, {} a weight pass{}",
                      counted(std::min<std::int64_t>(each, max_panel_tokens), "token"),
-                     PanelCut().panels(each));
-}
-
-std::string tile_variant(const MoeProblem& problem, std::int64_t tokens) {
-  const std::int64_t each = even_tokens(problem, tokens);
-  if (each < kernels_of(IsaLevel::amx).least_tile_tokens)
-    return variant(problem, tokens) + ", without tiles";
-  const PanelCut cut = tile_cut(std::max(problem.hidden_size, problem.intermediate_size));
-  return fmt::format("tiles of 16 tokens, {} at even routing, {} a weight pass",
-                     counted(std::min(each, cut.most), "token"), cut.panels(each));
+                     PanelCut().panels(each),
+                     operand.many == Operand::tiles ? ", without tiles" : "");
 }
 
 // Codes of each kind, and beside them scales of a row or block of rows, and zero points.
@@ -107,7 +105,10 @@ constexpr Backend backend(const char* name, const char* summary, const char* bui
              const DeviceInfo& /*device*/, Executor& executor) {
             return prepare_linear(kernels_here(level), problem, weight, executor);
           },
-      .variant = level == IsaLevel::amx ? tile_variant : variant,
+      .variant =
+          [](const MoeProblem& problem, const DeviceInfo& device, std::int64_t tokens) {
+            return variant(kernels_of(level, device.cpu), problem, tokens);
+          },
       .packed_bytes = Matrix::packed_bytes,
       .check_plan = check_plan,
   };

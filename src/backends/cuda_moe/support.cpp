@@ -88,7 +88,7 @@ void check_sizes(const MoeProblem& problem, const CellFormat& format, const Devi
     refusals.push_back({Reason::shape, "a layer that fits a thread block", plan.error().what});
 }
 
-std::string variant(const MoeProblem& problem, std::int64_t tokens) {
+std::string variant(const MoeProblem& problem, const DeviceInfo& /*device*/, std::int64_t tokens) {
   constexpr StreamCard hopper = {.sm_count = 132, .shared_memory_bytes = 232448};
   const bool streams = plan_stream(format_of(problem), shape_of(problem, 1), hopper).has_value();
   if (!streams || runs_grouped(shape_of(problem, tokens))) {

@@ -15,7 +15,8 @@ std::vector<Refusal> refuse_linear(const LinearProblem& /*problem*/, const Devic
   return {{Reason::engine, "experts", "a dense layer"}};
 }
 
-std::string engine_decides(const MoeProblem& /*problem*/, std::int64_t /*tokens*/) {
+std::string engine_decides(const MoeProblem& /*problem*/, const DeviceInfo& /*device*/,
+                           std::int64_t /*tokens*/) {
   return "as the engine decides";
 }
 

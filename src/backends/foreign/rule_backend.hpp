@@ -64,7 +64,8 @@ Result<std::unique_ptr<PreparedLinear>> refuse_to_run(const LinearProblem& probl
                                                       const QuantizedTensor& weight,
                                                       const DeviceInfo& device, Executor& executor);
 std::vector<Refusal> refuse_linear(const LinearProblem& problem, const DeviceInfo& device);
-std::string engine_decides(const MoeProblem& problem, std::int64_t tokens);
+std::string engine_decides(const MoeProblem& problem, const DeviceInfo& device,
+                           std::int64_t tokens);
 
 template <const Rules& rules>
 constexpr Backend backend(const Identity& identity) {

@@ -29,7 +29,8 @@ void check_dtype(const char* which, DType dtype, std::vector<Refusal>& refusals)
       {Reason::dtype, std::string(which) + " in bf16, f16 or f32", std::string(dtype_name(dtype))});
 }
 
-std::string variant(const MoeProblem& /*problem*/, std::int64_t /*tokens*/) {
+std::string variant(const MoeProblem& /*problem*/, const DeviceInfo& /*device*/,
+                    std::int64_t /*tokens*/) {
   return "one weight row at a time";
 }
 
