@@ -161,14 +161,15 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
 
 std::vector<LayerGroup> group_layers(const MoeLayers& layers) {
   std::vector<LayerGroup> groups;
-  for (const auto& [layer, problem] : layers) {
-    if (!problem) continue;
-    const auto alike = [&](const LayerGroup& g) { return same_question(g.problem, *problem); };
+  for (const auto& each : layers) {
+    if (!each.second) continue;
+    const MoeProblem& problem = *each.second;
+    const auto alike = [&](const LayerGroup& g) { return same_question(g.problem, problem); };
     const auto group = std::ranges::find_if(groups, alike);
     if (group != groups.end()) {
-      group->layers.push_back(layer);
+      group->layers.push_back(each.first);
     } else {
-      groups.push_back({.layers = {layer}, .problem = *problem});
+      groups.push_back({.layers = {each.first}, .problem = problem});
     }
   }
   return groups;
