@@ -110,7 +110,8 @@ Result<void> compare_frame(const MappedFile& file, const PreparedLayerInfo& laye
     const auto at = std::ranges::find_if(gap, [](std::byte b) { return b != std::byte{}; });
     if (at == gap.end()) continue;
     return differs(where, fmt::format("padding is {} at byte {}, the source gives 0",
-                                      std::to_integer<int>(*at), begin + (at - gap.begin())));
+                                      std::to_integer<int>(*at),
+                                      begin + static_cast<std::uint64_t>(at - gap.begin())));
   }
   return {};
 }
