@@ -61,7 +61,7 @@ Result<void> answer_of_model(const Options& options, Answer& answer) {
   std::vector<LayerGroup> groups = group_layers(layers);
   if (options.layer < 0) {
     FEWBIT_TRY(const LayerProblem first, first_moe_layer(checkpoint, layers, config));
-    std::ranges::stable_partition(groups, [&](const LayerGroup& group) {
+    std::stable_partition(groups.begin(), groups.end(), [&](const LayerGroup& group) {
       return std::ranges::find(group.layers, first.layer) != group.layers.end();
     });
   }
