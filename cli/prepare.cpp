@@ -181,7 +181,8 @@ void add_prepare(CLI::App& app, int& exit_code) {
   add_threads_option(*command, *options);
   add_json_option(*command, *options);
   command->footer(
-      "The source is checked first, as `fewbit check` does: errors in it are refused.\n"
+      "The source is checked first, as `fewbit check` does: errors in its weights and configs are\n"
+      "refused; its tokenizer is copied as it is.\n"
       "Works in OUT.partial; after any interruption the same command goes on where it was and "
       "gives\nthe same bytes. eval and generate take OUT as they take DIR.\n"
       "Examples:\n  fewbit prepare models/tiny-moe -o tiny-moe-prepared --verify\n"

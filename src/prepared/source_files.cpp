@@ -17,7 +17,7 @@
 #include "core/quote.hpp"
 #include "core/utf8.hpp"
 #include "prepared/content_hash.hpp"
-#include "prepared/kept_files.hpp"
+#include "scheme/kept_files.hpp"
 
 namespace fewbit {
 namespace {
@@ -93,7 +93,7 @@ Result<std::vector<SourceFile>> source_files(const Checkpoint& checkpoint,
     FEWBIT_TRY(SourceFile file, describe(shards[i], header_bytes(checkpoint, i)));
     files.push_back(std::move(file));
   }
-  FEWBIT_TRY(const auto sides, side_files(checkpoint.directory()));
+  FEWBIT_TRY(const auto sides, side_files_with(checkpoint.directory(), is_kept_file));
   for (const std::filesystem::path& side : sides) {
     const std::string name = side.filename().string();
     if (!is_kept_file(name) && std::ranges::find(also, name) == also.end()) continue;

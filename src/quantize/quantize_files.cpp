@@ -6,6 +6,7 @@
 #include "checkpoint/json.hpp"
 #include "checkpoint/side_files.hpp"
 #include "quantize/nvfp4.hpp"
+#include "scheme/kept_files.hpp"
 #include "scheme/plain_config.hpp"
 
 namespace fewbit {
@@ -57,7 +58,7 @@ bool describes_old_weights(const fs::path& file) {
 }
 
 Result<void> copy_side_files(const Checkpoint& source, CheckpointWriter& writer) {
-  FEWBIT_TRY(const std::vector<fs::path> files, side_files(source.directory()));
+  FEWBIT_TRY(const std::vector<fs::path> files, side_files_with(source.directory(), is_kept_file));
   for (const fs::path& file : files) {
     if (!describes_old_weights(file)) FEWBIT_TRY(writer.copy_file(file));
   }

@@ -139,6 +139,34 @@ class BadSource(Scratch):
                     global_scale=lambda rng: float("nan"))
         self.refused(source, "in the source:", "weight_scale_2")
 
+    def test_what_a_model_needs_and_can_not_be_copied_is_named(self):
+        """Left out, its lack would be seen when the prepared model is opened."""
+        def put(kind, path):
+            path.unlink(missing_ok=True)
+            if kind == "link":
+                path.symlink_to("/nonexistent")
+            elif kind == "FIFO":
+                os.mkfifo(path)
+            elif kind == "folder":
+                path.mkdir()
+            else:
+                with open(path, "wb") as file:
+                    file.truncate(70 << 20)
+        for name, kind, words in (("tokenizer.json", "link", "a link to nothing"),
+                                  ("chat_template.jinja", "FIFO", "expected a regular file, found a FIFO"),
+                                  ("tokenizer.json", "folder", "expected a regular file, found a directory"),
+                                  ("tokenizer.model", "large", f"{70 << 20} bytes, files beside the weights are copied up to {64 << 20}")):
+            for command in (("prepare",), ("convert", "--to", "bf16")):
+                source = self.writable_model()
+                put(kind, source / name)
+                self.expect_error(name, words, args=(*command, source, "-o", self.out))
+                self.assertEqual([p.name for p in self.folder.glob("out*")], [])
+                shutil.rmtree(source)
+        source = self.writable_model()
+        (source / "tokenizer").mkdir()
+        (source / "notes.txt").symlink_to("/nonexistent")
+        self.prepared(source=source)
+
     def test_a_text_of_the_source_is_in_no_ones_way(self):
         source = self.writable_model()
         (source / "prepared").write_text("notes")

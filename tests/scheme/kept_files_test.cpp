@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "prepared/kept_files.hpp"
+#include "scheme/kept_files.hpp"
 
 #include <gtest/gtest.h>
 
