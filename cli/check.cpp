@@ -197,7 +197,8 @@ void describe_memory(Report& report) {
 }
 
 bool is_runnable(const Report& report) {
-  return report.config.has_value() && report.config_error.empty() && report.layer_error.empty() &&
+  return report.checkpoint.gguf_metadata() == nullptr && report.config.has_value() &&
+         report.config_error.empty() && report.layer_error.empty() &&
          std::none_of(report.findings.begin(), report.findings.end(),
                       [](const Finding& f) { return f.level == Level::error; });
 }

@@ -98,7 +98,7 @@ struct Verdict {
 // The rest of the model too, as eval and generate need it.
 bool is_whole_model(const std::filesystem::path& folder) {
   const auto checkpoint = Checkpoint::open(folder);
-  if (!checkpoint) return false;
+  if (!checkpoint || checkpoint->gguf_metadata() != nullptr) return false;
   const auto config = read_model_config(*checkpoint);
   std::error_code ignored;
   return config && find_family(*config, "") &&

@@ -51,6 +51,14 @@ Result<void> check_runs_here(const PreparedModel& model, const std::filesystem::
   return {};
 }
 
+// A config beside it changes nothing: a GGUF file has other names for the rest of the model.
+Result<void> check_container(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf_metadata() == nullptr) return {};
+  return Error{ErrorCode::unsupported,
+               "whole models run from safetensors, this one is GGUF; prepare takes its experts",
+               checkpoint.directory().string()};
+}
+
 // The experts of a prepared model; nullptr for a checkpoint.
 Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -99,6 +107,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(check_options(options));
   FEWBIT_TRY(std::shared_ptr<const PreparedModel> prepared, open_prepared(path));
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(path));
+  FEWBIT_TRY(check_container(checkpoint));
   FEWBIT_TRY(ModelConfig config, read_model_config(checkpoint));
   FEWBIT_TRY(const Family* family,
              find_family(config, (checkpoint.directory() / "config.json").string()));
