@@ -130,7 +130,10 @@ Result<int> run_prepare(Options& options) {
   FEWBIT_TRY(options.prepare.exchange, exchange_from_name(options.exchange));
   if (!options.device.empty()) {
     const auto device = describe_device(options.device);
-    if (!device) return as_usage(device.error(), "--device");
+    if (!device && device.error().code == ErrorCode::invalid_argument) {
+      return as_usage(device.error(), "--device");
+    }
+    if (!device) return device.error();
     options.prepare.device = *device;
   }
   FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));

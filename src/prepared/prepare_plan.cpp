@@ -74,7 +74,7 @@ class Planner {
     if (options_.device) {
       device_ = *options_.device;
     } else {
-      FEWBIT_TRY(device_, detect_cpu());
+      FEWBIT_TRY(device_, describe_device("cpu"));
     }
     FEWBIT_TRY(const std::set<int> layers, expert_layers(source_, identified_));
     for (const int layer : layers) FEWBIT_TRY(add_layer(layer));

@@ -54,6 +54,22 @@ class Described(Scratch):
         self.assertNotIn("kernels, has", page)
 
 
+    def test_what_a_forced_backend_lacks_is_what_the_binary_lacks(self):
+        built = {b["name"]: b["built"] for b in run_json(self, "backends")}
+        for backend in ("cuda_moe", "cpu_neon", "cpu_avx2"):
+            result = run("prepare", MODEL, "-o", self.folder / backend, "--backend", backend)
+            self.assertEqual("not built" in result.stderr, result.returncode == 1 and not built[backend], result.stderr)
+
+    def test_a_card_to_prepare_for_that_is_not_there_is_no_error_of_usage(self):
+        env = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin"}
+        result = subprocess.run([FEWBIT, "prepare", MODEL, "-o", self.out, "--device", "cuda"], env=env,
+                                capture_output=True, text=True, timeout=100)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, "^error: device cuda: .*no CUDA (device here|code)")
+        self.expect_error("unknown device", args=("prepare", MODEL, "-o", self.out, "--device", "junk"), code=2)
+        self.nothing_left()
+
+
 class ForCuda(Scratch):
     def setUp(self):
         super().setUp()
