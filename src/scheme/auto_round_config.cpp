@@ -76,11 +76,10 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
     IntegerRule rule = read_rule(name, scheme, config);
     const std::string where = config.where + ".extra_config " + quote(name);
     if (name.find_first_of("*+?^$()[]{}|\\") == std::string::npos) {
-      config.rules.add_name(std::move(rule));
+      config.rules.add_name(std::move(rule), where);
       continue;
     }
-    const auto added =
-        config.rules.add_pattern(std::move(rule), name, IntegerRules::Anchor::none, where);
+    const auto added = config.rules.add_pattern(std::move(rule), name, where);
     if (!added) config.problems.push_back(added.error());
   }
 }
@@ -138,10 +137,17 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
     config.mlx = mlx;
     config.mlx_where = "quantization beside " + config.where;
   }
-  config.rules.share(declaration.budget);
+  config.rules.read_as(rule_dialect(Producer::auto_round), declaration.budget);
   read_rules(section, config);
-  config.blocks = names_in(
-      section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"}).value);
+  const ConfigSection::Entry blocks =
+      section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"});
+  std::vector<PatternEntry> entries;
+  for (std::string& name : names_in(blocks.value)) {
+    entries.push_back({std::move(name), declaration.where + "." + std::string(blocks.key), true});
+  }
+  if (!entries.empty()) {
+    config.blocks.emplace(Dialect{.literal = PatternKind::components}, std::move(entries));
+  }
   return config;
 }
 

@@ -34,11 +34,10 @@ IntegerConfig read_awq_config(const Declaration& declaration) {
   const auto zeros = value_or_problem(section.boolean({"zero_point"}), config.problems);
   if (zeros) config.base.symmetric = !*zeros;
   config.base.act_order = false;
-  constexpr std::size_t most_entries = 4096;  // each is searched for in every name
-  for (PatternEntry& entry : ignore_entries(declaration)) {
-    if (config.excluded.size() < most_entries) config.excluded.push_back(std::move(entry.text));
+  std::vector<PatternEntry> excluded = ignore_entries(declaration);
+  if (!excluded.empty()) {
+    config.excluded.emplace(dialect_of(Producer::awq), std::move(excluded), declaration.budget);
   }
-  if (!config.excluded.empty()) config.excluded_index.emplace(config.excluded);
   const ConfigName version = read_name(section, {"version", "checkpoint_format"});
   config.format = version.text;
   for (const auto& [name, packing] : formats) {

@@ -104,6 +104,13 @@ void declare_file(Declared& declared, const std::shared_ptr<const Json>& file,
   if (names_method(*file)) return declare_nested(declared, file, file.get(), name);
   const NestedBlock nested = nested_block(*file);
   const Json* block = nested.merged != nullptr ? nested.merged.get() : file.get();
+  // GPTQModel's own key.
+  const Json* method = block->find("method");
+  const std::string* own = method != nullptr ? method->as_string() : nullptr;
+  if (own != nullptr && producer_of_method(*own) != Producer::unknown) {
+    usual = producer_of_method(*own);
+    usual_method = *own;
+  }
   declared.all.push_back(
       {usual, std::move(usual_method), name + nested.path, file, block, nullptr, nested.merged});
 }

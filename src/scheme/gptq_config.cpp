@@ -61,8 +61,7 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
     read_bits_and_groups(values, {"bits"}, {"group_size"}, rule.spec, config.problems);
     rule.spec.symmetric = value_or_problem(values.boolean({"sym"}), config.problems);
     rule.spec.act_order = value_or_problem(values.boolean({"desc_act"}), config.problems);
-    const auto added =
-        config.rules.add_pattern(std::move(rule), regex, IntegerRules::Anchor::start, where);
+    const auto added = config.rules.add_pattern(std::move(rule), regex, where);
     if (!added) config.problems.push_back(added.error());
   }
 }
@@ -83,7 +82,7 @@ IntegerConfig read_gptq_config(const Declaration& declaration) {
   config.lm_head = value_or_problem(section.boolean({"lm_head"}), config.problems);
   read_format(section, declaration, config);
   read_container(section, config);
-  config.rules.share(declaration.budget);
+  config.rules.read_as(rule_dialect(Producer::gptq), declaration.budget);
   read_rules(section, config);
   config.modules_in_block = names_in(section.find({"modules_in_block_to_quantize"}).value);
   return config;

@@ -12,11 +12,6 @@
 namespace fewbit {
 namespace {
 
-// "model.layers" is a block of "model.layers.0.mlp.up_proj", as is "layers".
-bool in_block(std::string_view module, std::string_view block) {
-  return ("." + std::string(module)).find("." + std::string(block) + ".") != std::string::npos;
-}
-
 bool is_last_part(std::string_view module, std::string_view name) {
   return module == name ||
          (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
@@ -107,33 +102,32 @@ IntegerSpec spec_of(const IntegerConfig& config, const std::string& module) {
   return rule != nullptr && !rule->excludes ? config.base.with(rule->spec) : config.base;
 }
 
-std::string exclusion_of(const IntegerConfig& config, const Module& module) {
+Exclusion exclusion_of(const IntegerConfig& config, const Module& module) {
   // GPTQ's own lists hold empty rules, which change nothing, and its lm_head outranks them.
   const bool gptq = config.producer == Producer::gptq;
   const bool no_head = gptq && module.role == Role::head && config.lm_head == false;
+  if (config.rules.excludes_partly(module.name)) return {"", true};
   if (const IntegerRule* rule = config.rules.find(module.name)) {
-    if (rule->excludes) return "rule " + quote(rule->text);
-    if (!no_head && !(gptq && rule->spec.empty())) return "";
+    if (rule->excludes) return {"rule " + quote(rule->text)};
+    if (!no_head && !(gptq && rule->spec.empty())) return {};
   }
-  if (config.excluded_index) {
-    for (const std::size_t number : config.excluded_index->candidates(module.name)) {
-      const std::string& part = config.excluded[number];
-      if (module.name.find(part) != std::string::npos) return "entry " + quote(part);
-    }
+  if (config.excluded) {
+    const ModuleRules::Verdict verdict = config.excluded->judge(module.name);
+    if (verdict.kind == ModuleRules::Verdict::Kind::partly) return {"", true};
+    if (verdict.entry != nullptr) return {"entry " + quote(verdict.entry->text)};
   }
   // Output heads are quantized only where the config says so.
-  if (module.role == Role::head && !config.lm_head.value_or(false)) return "no lm_head";
-  if (!config.blocks.empty() && module.role != Role::head &&
-      std::none_of(config.blocks.begin(), config.blocks.end(),
-                   [&](const std::string& block) { return in_block(module.name, block); })) {
-    return "block_name_to_quantize without it";
+  if (module.role == Role::head && !config.lm_head.value_or(false)) return {"no lm_head"};
+  if (config.blocks && module.role != Role::head &&
+      config.blocks->judge(module.name).entry == nullptr) {
+    return {"block_name_to_quantize without it"};
   }
   if (!config.modules_in_block.empty() && module.role != Role::head &&
       std::none_of(config.modules_in_block.begin(), config.modules_in_block.end(),
                    [&](const std::string& name) { return is_last_part(module.name, name); })) {
-    return "modules_in_block_to_quantize without it";
+    return {"modules_in_block_to_quantize without it"};
   }
-  return "";
+  return {};
 }
 
 }  // namespace fewbit

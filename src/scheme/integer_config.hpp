@@ -28,12 +28,10 @@ struct IntegerConfig {
   std::string obstacle;
   IntegerSpec base;
   IntegerRules rules;
-  // Parts of the names of modules that stay 16-bit (AWQ), and the only ones that are quantized:
-  // paths that begin so (AutoRound's blocks), names that end so (GPTQ's modules of a block). Empty:
-  // no such list.
-  std::vector<std::string> excluded;
-  std::optional<LiteralIndex> excluded_index;  // of `excluded`, where it is not empty
-  std::vector<std::string> blocks;
+  // Modules that stay 16-bit (AWQ), and the only ones that are quantized: those of AutoRound's
+  // blocks, names that end so (GPTQ's modules of a block). Empty: no such list.
+  std::optional<ModuleRules> excluded;
+  std::optional<ModuleRules> blocks;
   std::vector<std::string> modules_in_block;
   std::optional<bool> lm_head;
   // MLX's own block "quantization" beside AutoRound's; nullptr: none. Borrowed from the file.
@@ -70,8 +68,12 @@ MlxSpec mlx_spec_of(const IntegerConfig& config, const std::string& module);
 std::optional<IntegerConfig> read_integer_config(const Declaration& declaration);
 // What the config says of one module: its rule, else the same for all.
 IntegerSpec spec_of(const IntegerConfig& config, const std::string& module);
-// Why the config leaves a module at 16 bits ("dynamic \"-:.*gate\""); empty when it does not.
-std::string exclusion_of(const IntegerConfig& config, const Module& module);
+struct Exclusion {
+  std::string why;      // "rule \"-:.*gate\""; empty: not excluded
+  bool partly = false;  // some of the parts that are stored as one are excluded, others not
+};
+// Whether the config leaves a module at 16 bits.
+Exclusion exclusion_of(const IntegerConfig& config, const Module& module);
 // The first of them; empty when there is none.
 std::optional<IntegerConfig> first_integer_config(const Declared& declared);
 

@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/quote.hpp"
-#include "scheme/required_literal.hpp"
+#include "scheme/fused_names.hpp"
 
 namespace fewbit {
 
@@ -23,74 +24,81 @@ IntegerSpec IntegerSpec::with(const IntegerSpec& over) const {
   return out;
 }
 
-void IntegerRules::add_name(IntegerRule rule) {
-  names_.try_emplace(rule.text, rules_.size());
+void IntegerRules::add(IntegerRule rule, std::string text, const std::string& where) {
+  lists_.reset();
+  found_.clear();
+  entries_.push_back({std::move(text), where});
   rules_.push_back(std::move(rule));
 }
 
-Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex, Anchor anchor,
+void IntegerRules::add_name(IntegerRule rule, const std::string& where) {
+  std::string text = rule.text;
+  add(std::move(rule), std::move(text), where);
+}
+
+Result<void> IntegerRules::add_pattern(IntegerRule rule, std::string_view regex,
                                        const std::string& where) {
-  if (patterns_.size() >= most_patterns) {
+  if (patterns_ >= most_patterns) {
     return Error{ErrorCode::limit,
                  fmt::format("more than {} rules that are patterns", most_patterns), where};
   }
   const std::string text =
-      anchor == Anchor::start ? std::string(regex) : ".*?(?:" + std::string(regex) + ")";
-  FEWBIT_TRY(ModulePattern pattern,
-             ModulePattern::compile(PatternKind::regex, text, where, budget_));
-  literals_.reset();
-  found_.clear();
-  patterns_.push_back({where, std::move(pattern), rules_.size()});
-  rules_.push_back(std::move(rule));
+      dialect_.searches ? ".*?(?:" + std::string(regex) + ")" : std::string(regex);
+  const auto usable = ModulePattern::compile(PatternKind::regex, text, where, budget_);
+  if (!usable) return usable.error();
+  ++patterns_;
+  add(std::move(rule), std::string(regex), where);
   return {};
 }
 
-const IntegerRule* IntegerRules::find(std::string_view module) const {
-  const std::string name(module);
-  const auto named = names_.find(name);
-  if (named != names_.end()) return &rules_[named->second];
-  if (patterns_.empty()) return nullptr;
-  const auto [at, is_new] = found_.try_emplace(name);
-  if (is_new) at->second = find_pattern(module);
-  return at->second ? &rules_[*at->second] : nullptr;
+const ModuleRules& IntegerRules::lists() const {
+  if (lists_ == nullptr) lists_ = std::make_shared<const ModuleRules>(dialect_, entries_, budget_);
+  return *lists_;
+}
+
+const IntegerRule* IntegerRules::rule_of(const ModuleRules::Verdict& verdict) const {
+  if (verdict.entry == nullptr) return nullptr;
+  return &rules_[static_cast<std::size_t>(verdict.entry - lists().entries().data())];
+}
+
+const IntegerRules::Found& IntegerRules::found(std::string_view module) const {
+  const auto [at, is_new] = found_.try_emplace(std::string(module));
+  if (is_new && !rules_.empty()) at->second = look_up(module);
+  return at->second;
+}
+
+IntegerRules::Found IntegerRules::look_up(std::string_view module) const {
+  const ModuleRules::Verdict verdict = lists().judge(module);
+  const IntegerRule* rule = rule_of(verdict);
+  if (rule == nullptr || verdict.listed_parts.empty()) return {rule, false};
+  // By its parts, each of which has a rule of its own or none.
+  std::size_t excluded = 0;
+  bool same = true;
+  const std::vector<std::string> parts = fused_parts(module.substr(module.rfind('.') + 1));
+  for (const std::string& part : parts) {
+    const IntegerRule* other = rule_of(lists().judge(with_last_component(module, part)));
+    excluded += other != nullptr && other->excludes ? 1 : 0;
+    same = same && other != nullptr && other->excludes == rule->excludes &&
+           (rule->excludes || other->spec == rule->spec);
+  }
+  return {same ? rule : nullptr, excluded > 0 && excluded < parts.size()};
+}
+
+std::vector<Error> IntegerRules::limits() const {
+  std::vector<Error> out;
+  if (lists_ == nullptr) return out;
+  for (const auto& entry : lists_->limits()) out.push_back(entry.second);
+  return out;
 }
 
 std::optional<Finding> IntegerRules::starved() const {
-  if (starved_.empty()) return std::nullopt;
-  const Pattern& first = patterns_[starved_.front()];
-  return Finding{
-      Level::warning, "pattern-limit", first.where,
-      fmt::format("{} of {} patterns are not tried on every name, {} for one: {}", starved_.size(),
-                  patterns_.size(), quote(rules_[first.rule].text), budget_->spent_text()),
-      budget_->remedy()};
-}
-
-// Patterns in their order, without those whose literal the name lacks.
-std::optional<std::size_t> IntegerRules::find_pattern(std::string_view module) const {
-  if (literals_ == nullptr) {
-    std::vector<std::string> literals;
-    literals.reserve(patterns_.size());
-    for (const Pattern& each : patterns_) {
-      literals.push_back(required_literal(PatternKind::regex, each.pattern.text()));
-    }
-    literals_ = std::make_shared<const LiteralIndex>(std::move(literals));
-  }
-  for (const std::size_t number : literals_->candidates(module)) {
-    const Pattern& each = patterns_[number];
-    if (!each.usable) continue;
-    ++tries_;
-    const Result<bool> hit = each.pattern.matches(module, *budget_);
-    if (hit && *hit) return each.rule;
-    if (hit || hit.error().code != ErrorCode::limit) continue;
-    each.usable = false;
-    const bool took_much = !budget_->spent() || budget_->is_much(each.pattern.steps());
-    if (took_much) {
-      limits_.push_back(hit.error());
-    } else {
-      starved_.push_back(number);
-    }
-  }
-  return std::nullopt;
+  if (lists_ == nullptr || lists_->starved().empty()) return std::nullopt;
+  const std::size_t first = *lists_->starved().begin();
+  return Finding{Level::warning, "pattern-limit", entries_[first].source,
+                 fmt::format("{} of {} patterns are not tried on every name, {} for one: {}",
+                             lists_->starved().size(), patterns_, quote(rules_[first].text),
+                             budget_->spent_text()),
+                 budget_->remedy()};
 }
 
 }  // namespace fewbit

@@ -14,8 +14,7 @@
 
 #include "checkpoint/json.hpp"
 #include "fewbit/scheme.hpp"
-#include "scheme/literal_index.hpp"
-#include "scheme/module_match.hpp"
+#include "scheme/module_rules.hpp"
 
 namespace fewbit {
 
@@ -31,6 +30,7 @@ struct IntegerSpec {
   bool empty() const {
     return !bits && !group_size && !block && !symmetric && !act_order && data_type.empty();
   }
+  bool operator==(const IntegerSpec&) const = default;
   // What `over` states counts, the rest stays.
   IntegerSpec with(const IntegerSpec& over) const;
 };
@@ -43,45 +43,48 @@ struct IntegerRule {
 
 class IntegerRules {
  public:
-  // A module with exactly this name; outranks patterns.
-  void add_name(IntegerRule rule);
-  // Python's re.match (`anchored`) or re.search; the first one added that matches counts.
-  enum class Anchor { start, none };
-  // Errors, by which the rule is dropped: of the regular expression; limit after most_patterns.
-  static constexpr std::size_t most_patterns = 4096;  // each is tried on every module
-  Result<void> add_pattern(IntegerRule rule, std::string_view regex, Anchor anchor,
-                           const std::string& where);
-  // With other lists (Declaration::budget); nullptr: it has its own.
-  void share(std::shared_ptr<MatchBudget> budget) {
+  // How names and patterns are read (rule_dialect; GPTQ's where nothing is said), and a budget with
+  // other lists (Declaration::budget; nullptr: it has its own). Before any rule is added.
+  void read_as(const Dialect& dialect, std::shared_ptr<MatchBudget> budget) {
+    dialect_ = dialect;
     if (budget != nullptr) budget_ = std::move(budget);
   }
-  // nullptr: no rule for this module.
-  const IntegerRule* find(std::string_view module) const;
+  // A module of this name; outranks patterns.
+  void add_name(IntegerRule rule, const std::string& where);
+  // The first one added that matches counts. Errors, by which the rule is dropped: of the regular
+  // expression; limit after most_patterns.
+  static constexpr std::size_t most_patterns = 4096;  // each is tried on every module
+  Result<void> add_pattern(IntegerRule rule, std::string_view regex, const std::string& where);
+  // Read as ModuleRules::judge does. nullptr: no rule for this module, or rules that differ for
+  // parts that are stored as one.
+  const IntegerRule* find(std::string_view module) const { return found(module).rule; }
+  // Whether rules exclude some parts of what is stored as one, and others not.
+  bool excludes_partly(std::string_view module) const { return found(module).partly; }
   // Matches of patterns that were really tried.
-  std::uint64_t tries() const { return tries_; }
+  std::uint64_t tries() const { return lists_ == nullptr ? 0 : lists_->tries(); }
   // Patterns that backtracked without bound on some module; they are not used after that.
-  const std::vector<Error>& limits() const { return limits_; }
+  std::vector<Error> limits() const;
   // A finding of those for which others left no steps; empty when there is none.
   std::optional<Finding> starved() const;
 
  private:
-  struct Pattern {
-    std::string where;
-    ModulePattern pattern;
-    std::size_t rule = 0;
-    mutable bool usable = true;
+  struct Found {
+    const IntegerRule* rule = nullptr;
+    bool partly = false;
   };
-  std::optional<std::size_t> find_pattern(std::string_view module) const;
+  const Found& found(std::string_view module) const;
+  Found look_up(std::string_view module) const;
+  const IntegerRule* rule_of(const ModuleRules::Verdict& verdict) const;
+  const ModuleRules& lists() const;
+  void add(IntegerRule rule, std::string text, const std::string& where);
 
+  Dialect dialect_ = rule_dialect(Producer::gptq);
   std::vector<IntegerRule> rules_;
-  std::unordered_map<std::string, std::size_t> names_;
-  std::vector<Pattern> patterns_;
+  std::vector<PatternEntry> entries_;  // of the rules, in their order
+  std::size_t patterns_ = 0;
   std::shared_ptr<MatchBudget> budget_ = std::make_shared<MatchBudget>();
-  mutable std::vector<std::size_t> starved_;              // patterns for which others left no steps
-  mutable std::vector<Error> limits_;                     // found while matching
-  mutable std::shared_ptr<const LiteralIndex> literals_;  // of the patterns, made when first needed
-  mutable std::unordered_map<std::string, std::optional<std::size_t>> found_;
-  mutable std::uint64_t tries_ = 0;
+  mutable std::shared_ptr<const ModuleRules> lists_;  // made when first needed
+  mutable std::unordered_map<std::string, Found> found_;
 };
 
 }  // namespace fewbit

@@ -91,7 +91,15 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
   if (plain && is_prediction(inventory, module)) return;
   if (!plain && !is_compared_with_config(module)) return;
-  const std::string exclusion = exclusion_of(config, module);
+  const auto [exclusion, partly] = exclusion_of(config, module);
+  if (partly) {
+    if (!config.rules.excludes_partly(module.name)) return;  // said of lists elsewhere
+    groups.add(module.role,
+               {Level::warning, "fused-partly-excluded", module.name,
+                fmt::format("some of its parts excluded by rules of {}, others not", config.where),
+                "all parts of a matrix that is stored as one, or none"});
+    return;
+  }
   if (!plain && !exclusion.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
                              "quantized tensors: " + module.evidence,

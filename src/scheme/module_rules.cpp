@@ -38,7 +38,7 @@ PatternKind kind_of(const Dialect& dialect, std::string_view& text) {
     return PatternKind::regex;
   }
   if (dialect.wildcards && has_any(text, glob_characters)) return PatternKind::glob;
-  if (dialect.metacharacters && has_any(text, "*^$|[]()?+\\")) return PatternKind::regex;
+  if (dialect.metacharacters && has_any(text, "*^$|[](){}?+\\")) return PatternKind::regex;
   return dialect.literal;
 }
 
@@ -132,14 +132,17 @@ std::vector<PatternEntry> rule_entries(const Declaration& declaration) {
 }
 
 Dialect rule_dialect(Producer producer) {
-  if (producer == Producer::gptq) return {.literal = PatternKind::regex};
+  if (producer == Producer::gptq) return {.literal = PatternKind::regex, .from_start = true};
   Dialect dialect = dialect_of(producer);
   // The comparison is the other way round than that of its list.
   if (producer == Producer::quark) {
     dialect.literal = PatternKind::within;
     dialect.in_order = true;
   }
-  dialect.searches = producer == Producer::auto_round;
+  if (producer == Producer::auto_round) {
+    dialect.literal = PatternKind::exact;
+    dialect.searches = true;
+  }
   return dialect;
 }
 
@@ -328,6 +331,8 @@ bool ModuleRules::prefixed_hits(std::size_t entry, Spellings& module) const {
   const std::string_view head = fixed_head(pattern);
   const auto others = module.others();
   return std::any_of(others.begin(), others.end(), [&](const std::string& other) {
+    const bool bare = without_wrapper_prefix(other).size() == other.size();
+    if (bare && dialect_.from_start) return false;
     return other.starts_with(head) && other != module.name() && hits(entry, other);
   });
 }

@@ -35,9 +35,10 @@ struct Dialect {
   bool re_prefix = false;                         // "re:…" is a regular expression
   bool wildcards = false;                         // * ? [ make it a glob
   bool metacharacters = false;                    // those of a regular expression make it one
-  bool searches = false;  // a regular expression may begin anywhere, as with Python's re.search
-  bool in_order = false;  // of several entries that match the first counts, of whatever kind
-  bool any_part = false;  // one excluded part excludes a fused module; else all must agree
+  bool searches = false;    // a regular expression may begin anywhere, as with Python's re.search
+  bool in_order = false;    // of several entries that match the first counts, of whatever kind
+  bool from_start = false;  // without a wrapper's prefix it names nothing that has one
+  bool any_part = false;    // one excluded part excludes a fused module; else all must agree
   // A pattern that matches a fused name takes all its parts; else only one that matches no part.
   bool by_fused_name = false;
 };
@@ -91,6 +92,10 @@ class ModuleRules {
   std::span<const PatternEntry> entries() const { return entries_; }
   // Patterns that were really tried on a name.
   std::uint64_t tries() const { return tries_; }
+  // Entries that took too many steps on some name, and those that others left no steps for; neither
+  // is used after that.
+  const std::map<std::size_t, Error>& limits() const { return limits_; }
+  const std::set<std::size_t>& starved() const { return starved_; }
 
  private:
   // Names are looked up by hash, so that long lists cost no more than short ones.

@@ -81,10 +81,19 @@ bool says_plain(const QuarkConfig& config, const Module& module) {
   return !said || said->plain;
 }
 
+// bitsandbytes replaces linear layers and leaves parameters that hold all experts.
+bool is_replaced(Producer producer, const Module& module) {
+  return producer != Producer::bitsandbytes || module.expert != -2;
+}
+
 // Of producers whose readers do not compare config and tensors themselves.
 void check_contradictions(Inventory& inventory, Producer producer, const ModuleRules& rules) {
-  const bool compares = producer == Producer::fp8 || producer == Producer::quark;
+  const bool compares = producer == Producer::fp8 || producer == Producer::quark ||
+                        producer == Producer::bitsandbytes;
   if (!compares && producer != Producer::mxfp4) return;
+  const std::string list =
+      rules.entries().empty() ? "no list of the config" : rules.entries()[0].source;
+  const std::string verb = rules.entries().empty() ? "leaves it out" : "does not list it";
   FindingGroups groups;
   const auto quark = read_quark_config(inventory.declared);
   for (const Draft& draft : inventory.drafts) {
@@ -100,11 +109,10 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
     // gpt-oss quantizes experts only.
     if (compares && verdict.kind == ModuleRules::Verdict::Kind::none &&
         !is_prediction(inventory, module) && !module.scheme.quantized() && is_taken(module.role) &&
-        !(quark && says_plain(*quark, module))) {
-      groups.add(module.role,
-                 {Level::warning, "config-expects-quantized", module.name,
-                  "plain tensors: " + module.evidence,
-                  fmt::format("quantized ones: {} does not list it", rules.entries()[0].source)});
+        !(quark && says_plain(*quark, module)) && is_replaced(producer, module)) {
+      groups.add(module.role, {Level::warning, "config-expects-quantized", module.name,
+                               "plain tensors: " + module.evidence,
+                               fmt::format("quantized ones: {} {}", list, verb)});
     }
   }
   for (Finding& finding : std::move(groups).take()) {
@@ -140,6 +148,16 @@ void check_rules(Inventory& inventory, std::span<const std::string_view> names) 
   }
 }
 
+// Whether the config and a module both say bitsandbytes.
+bool has_bitsandbytes(const Inventory& inventory) {
+  const Declaration* declared = inventory.declared.first();
+  return declared != nullptr && declared->producer == Producer::bitsandbytes &&
+         std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
+           return draft.module.scheme.quantized() &&
+                  draft.module.scheme.producer == Producer::bitsandbytes;
+         });
+}
+
 }  // namespace
 
 void check_module_rules(Inventory& inventory) {
@@ -156,8 +174,12 @@ void check_module_rules(Inventory& inventory) {
   }
   const std::vector<std::string_view> names = module_names(inventory);
   check_rules(inventory, names);
+  // Without a list, bitsandbytes takes every linear layer.
+  const bool listless = has_bitsandbytes(inventory);
+  if (listless) by_producer[Producer::bitsandbytes];
   for (auto& [producer, entries] : by_producer) {
-    if (entries.empty() || producer == Producer::unknown) continue;
+    if (producer == Producer::unknown) continue;
+    if (entries.empty() && !(listless && producer == Producer::bitsandbytes)) continue;
     const ModuleRules rules(dialect_of(producer), std::move(entries),
                             inventory.declared.all.front().budget);
     check_contradictions(inventory, producer, rules);

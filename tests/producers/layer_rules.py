@@ -3,7 +3,12 @@
 other parts of a fused matrix, fused names, other spellings, and blocks inside of blocks."""
 
 import copy
+import re
 
+import auto_round
+import awq
+import gptq
+import named
 import numpy as np
 from case import bf16, pack_nibbles, random
 from compressed_matrices import EXPERT, NVFP4, Integers, args, case_of, config, floats, fp4, integers
@@ -297,7 +302,93 @@ def runtime_names():
     yield wrong(case, ("config-excludes-quantized",), ("layers.0.ffn.experts.0.w2",))
 
 
+MLP = "layers.0.mlp."
+PREFIXES = ("model.", "language_model.model.", "model.language_model.")
+
+
+def under(case, prefix):
+    """The case in a wrapper's names."""
+    rename = lambda name: re.sub(r"^model\.(?=layers)", prefix, name)  # noqa: E731
+    for kept in ("tensors", "schemes", "values", "magnitudes"):
+        setattr(case, kept, {rename(name): value for name, value in getattr(case, kept).items()})
+    return case
+
+
+def integer_case(kind, name, entries, plain_parts, prefix):
+    """up_proj and down_proj, or what is listed, in the words of a producer; its list has these entries."""
+    name = f"rule-{kind}-{name}"
+    forms = {part: None if part in plain_parts else gptq.Form() for part in ("gate", "up", "down")}
+    if kind == "awq":
+        case = awq.whole(name, block=awq.config(modules_to_not_convert=["lm_head", *entries]))
+        for part in plain_parts:
+            plain(case, f"model.{MLP}{part}_proj", (64, 128))
+    elif kind == "gptq":
+        case = gptq.ruled(name, gptq.Form(), forms, dynamic={"-:" + re.escape(entry): {} for entry in entries})
+    else:
+        more = {"extra_config": {entry: {"bits": 16} for entry in entries}}
+        case = auto_round.whole(name, forms, auto_round.config("auto_round:auto_gptq", **more))
+    return under(case, prefix)
+
+
+def integer_lists():
+    """Lists and rules of GPTQ, AWQ and AutoRound under other prefixes, and fused names."""
+    differ = ("fused-schemes-differ", "zeros-wrap")
+    excludes, expects = ("config-excludes-quantized",), ("config-expects-quantized",)
+    for kind in ("awq", "gptq", "auto-round"):
+        for number, listed in enumerate(PREFIXES):
+            for other, prefix in enumerate(PREFIXES):
+                make = lambda name, plain_parts: integer_case(  # noqa: E731
+                    kind, f"{name}-{number}{other}", [f"{listed}{MLP}up_proj"], plain_parts, prefix)  # noqa: B023
+                yield right(make("prefix", ("up",)), *differ)
+                yield wrong(make("prefix-quantized", ()), excludes, (f"{prefix}{MLP}up_proj",))
+                yield wrong(make("prefix-plain", ("gate", "up")), expects, (f"{prefix}{MLP}gate_proj",))
+        fused = [f"model.{MLP}gate_up_proj"]
+        yield right(integer_case(kind, "fused", fused, ("gate", "up"), "model."), *differ)
+        yield wrong(integer_case(kind, "fused-quantized", fused, (), "model."), excludes, (f"model.{MLP}gate_proj",))
+        for name, parts, rule in [("all", ("gate", "up"), excludes), ("some", ("up",), ("fused-partly-excluded",))]:
+            case = integer_case(kind, f"stored-{name}", [f"model.{MLP}{part}_proj" for part in parts], (), "model.")
+            rename = lambda text: text.replace("up_proj", "gate_up_proj")  # noqa: E731
+            case.tensors = {rename(key): value for key, value in case.tensors.items() if "gate_proj" not in key}
+            yield wrong(case, rule, (f"model.{MLP}gate_up_proj",))
+    for number, block in enumerate(PREFIXES):
+        for other, prefix in enumerate(PREFIXES):
+            name = f"rule-auto-round-block-{number}{other}"
+            yield right(under(auto_round.whole(name, gptq.Form(), auto_round.config(block_name_to_quantize=f"{block}layers")), prefix))
+    case = auto_round.whole("rule-auto-round-block-wrong", gptq.Form(), auto_round.config(block_name_to_quantize="model.visual.blocks"))
+    yield wrong(case, excludes, (f"model.{MLP}up_proj",))
+    case = awq.whole("rule-method-alone", block=awq.config())
+    case.files["quantize_config.json"] = {"bits": 4, "group_size": 32, "zero_point": True, "method": "awq", "format": "gemm"}
+    case.config = {}
+    case.absent = ("config-producer",)
+    yield case
+
+
+def bitsandbytes():
+    """llm_int8_skip_modules: runs of whole components; what it does not list is replaced."""
+    module = named.MODULE
+    parent, last = module.rsplit(".", 1)
+    holder = parent.rsplit(".", 1)[-1]
+    expects = ("config-expects-quantized",)
+
+    def made(name, entries, beside=None):
+        case = named.int8(f"skip-{name}")
+        case.config["quantization_config"] |= {} if entries is None else {"llm_int8_skip_modules": entries}
+        if beside:
+            plain(case, beside, (40, 24))
+        return case
+
+    beside = f"{parent}.down_proj"
+    for number, entry in enumerate((module, last, holder, f"{holder}.{last}")):
+        yield wrong(made(f"quantized-{number}", ["lm_head", entry]), ("config-excludes-quantized",), (module,))
+    for number, entries in enumerate((None, [], ["lm_head"])):
+        yield wrong(made(f"plain-{number}", entries, beside), expects, (beside,))
+    yield right(made("none", None))
+    yield right(made("listed", ["lm_head", "down_proj"], beside))
+
+
 def cases():
+    yield from integer_lists()
+    yield from bitsandbytes()
     yield from groups()
     yield from quark_rules()
     yield from ignored()
