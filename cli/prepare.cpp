@@ -8,7 +8,6 @@
 #include <malloc.h>
 #endif
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -18,7 +17,7 @@
 #include "model/families/family.hpp"
 #include "problem_options.hpp"
 #include "progress.hpp"
-#include "select/backend.hpp"
+#include "select/select.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -103,11 +102,8 @@ void print_note(const Options& options, const Checkpoint& source, const PrepareR
   const Backend* backend = find_backend(report.backend.substr(0, report.backend.find(',')));
   if (backend == nullptr || !backend->runs_here()) return;  // as --backend asked for
   const auto& device = options.prepare.device;
-  if (device &&
-      std::ranges::find(device->built_for, backend->built_for) == device->built_for.end()) {
-    print_err("note: this binary does not run it: not built: needs code for {}, has {}\n",
-              backend->built_for, fmt::format("{}", fmt::join(device->built_for, ", ")));
-  }
+  const std::string unbuilt = device ? unbuilt_text(*backend, *device) : "";
+  if (!unbuilt.empty()) print_err("note: this binary does not run it: not built: {}\n", unbuilt);
   const auto config = read_model_config(source);
   const auto family = config ? find_family(*config, "") : Result<const Family*>(config.error());
   if (family) return;

@@ -73,9 +73,8 @@ Result<Readers> readers_on(const PreparedManifest& manifest, const DeviceInfo& d
     }
     if (std::ranges::find(out.backends, of.selection.chosen) != out.backends.end()) continue;
     out.backends.push_back(of.selection.chosen);
-    for (const Candidate& candidate : of.selection.candidates) {
-      if (candidate.backend == of.selection.chosen) out.unbuilt = candidate.unbuilt;
-    }
+    const Candidate* chosen = find_candidate(of.selection, of.selection.chosen);
+    if (!chosen->unbuilt.empty()) out.unbuilt = chosen->unbuilt;
   }
   return out;
 }

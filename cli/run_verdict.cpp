@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "select/select.hpp"
+
 namespace fewbit::cli {
 namespace {
 
@@ -37,9 +39,8 @@ std::string verdict_text(const RunVerdict& verdict) {
 
 void set_backend(const Selection& selection, RunVerdict& verdict) {
   verdict.backend = selection.chosen;
-  for (const Candidate& candidate : selection.candidates) {
-    if (candidate.backend == selection.chosen) verdict.unbuilt = candidate.unbuilt;
-  }
+  const Candidate* of = find_candidate(selection, selection.chosen);
+  verdict.unbuilt = of == nullptr ? "" : of->unbuilt;
 }
 
 std::string candidate_text(const Candidate& candidate, const Selection& selection) {

@@ -50,12 +50,6 @@ std::optional<Refusal> other_layout(const Candidate& candidate, const MoeProblem
                  expected == found ? own.error().what : has};
 }
 
-const Candidate* find_candidate(const Selection& selection, const std::string& backend) {
-  const auto& all = selection.candidates;
-  const auto at = std::ranges::find(all, backend, &Candidate::backend);
-  return at == all.end() ? nullptr : &*at;
-}
-
 // What people read of it: short, the needs once.
 Error unread(const PreparedLayerInfo& layer, const std::string& where, const Selection& selection,
              const std::string& asked, const std::string& needs) {

@@ -61,17 +61,15 @@ std::string legal_ranks_of(const MoeProblem& whole, const Parallel& parallel,
 
 std::string LayerDecision::why_unprepared() const {
   if (!of_model.empty()) return of_model;
-  for (const Candidate& candidate : selection.candidates) {
-    if (candidate.backend == selection.chosen) return candidate.unprepared;
-  }
-  return "";
+  const Candidate* of = find_candidate(selection, selection.chosen);
+  return of == nullptr ? "" : of->unprepared;
 }
 
 Result<LayerDecision> decide_layer(const MoeProblem& whole, const Parallel& parallel,
                                    const DeviceInfo& device, const SelectOptions& options) {
   LayerDecision out;
   FEWBIT_TRY(out.selection, examine_spread(whole, parallel, device, options.engine));
-  const auto choice = select_spread(whole, parallel, device, options);
+  const auto choice = choose_backend(out.selection, whole, options);
   if (choice) {
     out.selection = *choice;
     out.backend = find_backend(choice->chosen);

@@ -83,8 +83,8 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
 
 std::string chosen_text(const Selection& selection) {
   if (!selection.chosen.empty()) {
-    const auto of = std::ranges::find(selection.candidates, selection.chosen, &Candidate::backend);
-    const bool here = of == selection.candidates.end() || of->unbuilt.empty();
+    const Candidate* of = find_candidate(selection, selection.chosen);
+    const bool here = of == nullptr || of->unbuilt.empty();
     return selection.chosen + (selection.forced ? ", forced" : "") +
            (here ? "" : "; this binary prepares for it, but can't run it: see not built");
   }
@@ -107,8 +107,9 @@ std::vector<RunVariant> run_variants(const MoeProblem& problem, const DeviceInfo
   const Backend* backend = find_backend(selection.chosen);
   if (selection.engine != Engine::fewbit || backend == nullptr) return {};
   std::vector<RunVariant> out;
-  for (const std::int64_t tokens : {1, 16, 512})
+  for (const std::int64_t tokens : {1, 16, 512}) {
     out.push_back({tokens, backend->variant(problem, device, tokens)});
+  }
   return out;
 }
 

@@ -32,12 +32,6 @@ std::vector<Refusal> with_not_built(std::vector<Refusal> refusals, const Backend
   return refusals;
 }
 
-// Of a device that is only asked about.
-std::string unbuilt_text(const Backend& backend, const DeviceInfo& device) {
-  const auto lacks = device.described ? not_built(backend, device) : std::nullopt;
-  return lacks ? fmt::format("needs {}, has {}", lacks->needs, lacks->has) : "";
-}
-
 std::vector<std::string> names_of(Engine engine) {
   std::vector<std::string> names;
   const auto add = [&](const Backend* backend) {
@@ -85,12 +79,10 @@ Forced forced_backend(const SelectOptions& options) {
 
 Result<std::string> force(const Selection& selection, const Forced& forced,
                           const std::string& where) {
-  for (const Candidate& candidate : selection.candidates) {
-    if (candidate.backend != forced.backend) continue;
-    if (candidate.refusals.empty()) return candidate.backend;
-    return refused(forced.backend, candidate.refusals, where);
-  }
-  return unknown_backend(selection.engine, forced.backend, forced.where);
+  const Candidate* candidate = find_candidate(selection, forced.backend);
+  if (candidate == nullptr) return unknown_backend(selection.engine, forced.backend, forced.where);
+  if (candidate->refusals.empty()) return candidate->backend;
+  return refused(forced.backend, candidate->refusals, where);
 }
 
 Result<std::string> choose(const Selection& selection, const std::string& where) {
@@ -214,6 +206,17 @@ std::string refusals_text(const std::vector<Refusal>& refusals) {
   return text;
 }
 
+std::string unbuilt_text(const Backend& backend, const DeviceInfo& device) {
+  const auto lacks = device.described ? not_built(backend, device) : std::nullopt;
+  return lacks ? fmt::format("needs {}, has {}", lacks->needs, lacks->has) : "";
+}
+
+const Candidate* find_candidate(const Selection& selection, std::string_view backend) {
+  const auto& all = selection.candidates;
+  const auto at = std::ranges::find(all, backend, &Candidate::backend);
+  return at == all.end() ? nullptr : &*at;
+}
+
 const char* reason_name(Reason reason) {
   switch (reason) {
     case Reason::device:
@@ -270,12 +273,6 @@ Result<Selection> examine_spread(const MoeProblem& whole, const Parallel& parall
   return examine(share, device, engine, [&](const Backend& backend) {
     return spread_of(backend, whole, device, parallel).refusals;
   });
-}
-
-Result<Selection> select_spread(const MoeProblem& whole, const Parallel& parallel,
-                                const DeviceInfo& device, const SelectOptions& options) {
-  FEWBIT_TRY(Selection selection, examine_spread(whole, parallel, device, options.engine));
-  return choose_from(std::move(selection), whole, options);
 }
 
 Result<Selection> choose_backend(Selection examined, const MoeProblem& problem,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fewbit/linear.hpp"
@@ -24,6 +25,13 @@ std::string refusals_text(const std::vector<Refusal>& refusals);
 // "none of the 2 backends of SGLang described here can run it": an engine may have others.
 std::string none_of_them_text(const Selection& selection);
 
+// The row of a backend; nullptr: there is none, as of nothing chosen.
+const Candidate* find_candidate(const Selection& selection, std::string_view backend);
+
+// What this binary lacks to run a backend on a device that is only asked about: "needs code for
+// sm_90a, has generic, avx2"; empty: nothing.
+std::string unbuilt_text(const Backend& backend, const DeviceInfo& device);
+
 // FEWBIT_BACKEND names no backend that runs here: an error as select_backend's.
 Result<void> check_backend_variable();
 
@@ -36,13 +44,11 @@ Result<Selection> examine_backends(const MoeProblem& problem, const DeviceInfo& 
 Result<Selection> choose_backend(Selection examined, const MoeProblem& problem,
                                  const SelectOptions& options);
 
-// The backend for every rank of a layer that is spread over ranks: what any rank's share refuses,
-// with the features dealt as each backend needs (rank_problem.hpp). Errors: as examine_backends and
-// select_backend; invalid_argument: sizes that can't be dealt to so many ranks.
+// The same of a layer that is spread over ranks: what any rank's share refuses, with the features
+// dealt as each backend needs (rank_problem.hpp); decide_layer.hpp chooses. Errors: as
+// examine_backends; invalid_argument: sizes that can't be dealt to so many ranks.
 Result<Selection> examine_spread(const MoeProblem& whole, const Parallel& parallel,
                                  const DeviceInfo& device, Engine engine);
-Result<Selection> select_spread(const MoeProblem& whole, const Parallel& parallel,
-                                const DeviceInfo& device, const SelectOptions& options);
 
 // As select_backend.
 Result<Selection> select_linear_backend(const LinearProblem& problem, const DeviceInfo& device,

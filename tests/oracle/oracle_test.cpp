@@ -18,6 +18,7 @@
 #include "backends/cuda_moe/weight_cells.hpp"
 #include "fewbit/selection.hpp"
 #include "paths.hpp"
+#include "select/decide_layer.hpp"
 #include "select/problem_list.hpp"
 #include "select/rank_problem.hpp"
 #include "select/select.hpp"
@@ -149,16 +150,15 @@ void check_row(Engine engine, const std::vector<NamedProblem>& problems, const R
   ASSERT_TRUE(device) << device.error().message();
   // Of every build, that of this test too.
   device->built_for = {"generic", "neon", "avx2", "avx512", "amx", "sm_90a"};
-  const auto choice = select_spread(*whole, parallel, *device, {.backend = "", .engine = engine});
-  EXPECT_EQ(choice ? choice->chosen : "-", row[3]);
+  const auto decision = decide_layer(*whole, parallel, *device, {.backend = "", .engine = engine});
+  ASSERT_TRUE(decision) << decision.error().message();
+  const std::string& chosen = decision->selection.chosen;
+  EXPECT_EQ(decision->refused ? "-" : chosen, row[3]);
   if (!shares.empty()) {
-    EXPECT_EQ(shares_words(*whole, parallel, *device, engine, choice ? choice->chosen : ""),
-              shares);
+    EXPECT_EQ(shares_words(*whole, parallel, *device, engine, chosen), shares);
   }
-  const auto examined = examine_spread(*whole, parallel, *device, engine);
-  ASSERT_TRUE(examined);
   std::map<std::string, std::string> expected = cells_of(row[4]);
-  for (const Candidate& candidate : examined->candidates) {
+  for (const Candidate& candidate : decision->selection.candidates) {
     const auto cell = expected.find(candidate.backend);
     if (cell == expected.end()) {
       // What the engine would not ask for such a layer is never chosen by itself.

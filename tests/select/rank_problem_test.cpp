@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "select/decide_layer.hpp"
 #include "select/problem_list.hpp"
 #include "select/select.hpp"
 
@@ -234,9 +235,10 @@ TEST(SpreadOf, SharesAreRunsThatTheKernelsTake) {
     EXPECT_EQ(shares->features, one.shares);
     EXPECT_EQ(shares->intermediate_size, one.shares);
     const auto chosen =
-        select_spread(whole, parallel, device, {.backend = "", .engine = Engine::fewbit});
+        decide_layer(whole, parallel, device, {.backend = "", .engine = Engine::fewbit});
     ASSERT_TRUE(chosen);
-    EXPECT_EQ(chosen->chosen, "cpu_generic");
+    EXPECT_FALSE(chosen->refused);
+    EXPECT_EQ(chosen->selection.chosen, "cpu_generic");
   }
 }
 
@@ -246,11 +248,11 @@ TEST(SpreadOf, EveryRanksShareIsJudged) {
   const auto refused = [&](std::int64_t size, int ranks) {
     const MoeProblem whole = layer(size, "gptq-int4-channel");
     const Parallel parallel{.tensor = ranks};
-    const auto forced = select_spread(whole, parallel, device,
-                                      {.backend = "cpu_generic", .engine = Engine::fewbit});
-    EXPECT_FALSE(forced);
-    EXPECT_EQ(select_spread(whole, parallel, device, {})->chosen, "reference");
-    return forced ? "" : forced.error().what;
+    const auto forced =
+        decide_layer(whole, parallel, device, {.backend = "cpu_generic", .engine = Engine::fewbit});
+    EXPECT_TRUE(forced && forced->refused);
+    EXPECT_EQ(decide_layer(whole, parallel, device, {})->selection.chosen, "reference");
+    return forced && forced->refused ? forced->refused->what : "";
   };
   // 16, 16, 16, 8, 8: the first would do.
   EXPECT_THAT(refused(64, 5), HasSubstr("needs intermediate_size % 16 = 0, has 8"));
