@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -24,12 +23,6 @@
 
 namespace fewbit::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 MoeProblem problem_of(const LayerShape& shape, const MoeWeights& weights,
                       const LayerBenchOptions& options) {
@@ -57,17 +50,10 @@ class Bench {
     LayerBench bench;
     bench.shape = shape_;
     FEWBIT_TRY(prepare(device, options, bench));
-    if (stops(options)) return bench;
     const bool on_card = device.kind == DeviceKind::cuda;
-    FEWBIT_TRY(LimitTrack limits, LimitTrack::open(device, options, executor_));
-    FEWBIT_TRY(limits.measure(bench));
-    for (const std::int64_t tokens : options.tokens) {
-      FEWBIT_TRY(const LayerTiming timing,
-                 on_card ? time_on_card(tokens, options.seconds) : time(tokens, options));
-      if (stops(options)) break;
-      bench.timings.push_back(timing);
-      FEWBIT_TRY(limits.measure(bench));
-    }
+    FEWBIT_TRY(time_beside_limits(device, options, executor_, bench, [&](std::int64_t tokens) {
+      return on_card ? time_on_card(tokens, options.seconds) : time(tokens, options);
+    }));
     return bench;
   }
 

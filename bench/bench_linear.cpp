@@ -2,7 +2,6 @@
 #include "bench/bench_linear.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -16,12 +15,6 @@
 
 namespace fewbit::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The same codes elsewhere: weights that are read in place are rotated out of the caches too.
 Result<QuantizedTensor> elsewhere(const QuantizedTensor& weight) {
@@ -42,16 +35,9 @@ class LinearBench {
     LayerBench bench;
     bench.shape = shape_;
     FEWBIT_TRY(prepare(device, options, bench));
-    const auto stops = [&] { return options.stop && options.stop(); };
-    if (stops()) return bench;
-    FEWBIT_TRY(LimitTrack limits, LimitTrack::open(device, options, executor_));
-    FEWBIT_TRY(limits.measure(bench));
-    for (const std::int64_t tokens : options.tokens) {
-      FEWBIT_TRY(const LayerTiming timing, time(tokens, options, bench));
-      if (stops()) break;
-      bench.timings.push_back(timing);
-      FEWBIT_TRY(limits.measure(bench));
-    }
+    FEWBIT_TRY(time_beside_limits(device, options, executor_, bench, [&](std::int64_t tokens) {
+      return time(tokens, options, bench);
+    }));
     return bench;
   }
 

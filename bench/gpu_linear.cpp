@@ -180,17 +180,11 @@ Result<void> measure_size(const Format& format, Dims size, const Options& option
 
 int run(const Options& options) {
   const Result<DeviceInfo> found = print_card();
-  if (!found) {
-    std::fprintf(stderr, "error: %s\n", found.error().message().c_str());
-    return 1;
-  }
+  if (!found) return failed(found.error());
   for (const Dims size : sizes) {
     for (const Format& format : formats) {
       const Result<void> done = measure_size(format, size, options, card_of(*found));
-      if (!done) {
-        std::fprintf(stderr, "error: %s\n", done.error().message().c_str());
-        return 1;
-      }
+      if (!done) return failed(done.error());
     }
   }
   return 0;

@@ -315,20 +315,14 @@ Result<void> measure_shape(const Format& format, const Named& s, const Options& 
 
 int run(const Options& options) {
   const Result<DeviceInfo> found = print_card();
-  if (!found) {
-    std::fprintf(stderr, "error: %s\n", found.error().message().c_str());
-    return 1;
-  }
+  if (!found) return failed(found.error());
   for (const Named& s : shapes) {
     if (!options.shape.empty() && options.shape != s.name) continue;
     for (const Format& format : formats) {
       if (!options.format.empty() && options.format != format.name) continue;
       if (options.scan && options.format.empty() && &format != formats) continue;
       const Result<void> done = measure_shape(format, s, options, card_of(*found));
-      if (!done) {
-        std::fprintf(stderr, "error: %s\n", done.error().message().c_str());
-        return 1;
-      }
+      if (!done) return failed(done.error());
     }
   }
   return 0;

@@ -62,6 +62,12 @@ inline Result<DeviceInfo> print_card() {
   return info;
 }
 
+// Tells it; a program's exit status.
+inline int failed(const Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.message().c_str());
+  return 1;
+}
+
 // "1,4,16"
 inline std::vector<std::int64_t> numbers_of(const char* text) {
   std::vector<std::int64_t> out;

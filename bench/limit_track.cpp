@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "bench/bench_device.hpp"
@@ -70,7 +71,17 @@ std::string above_text(const LayerBench& bench) {
   return fmt::format("{} above 1, up to {:.3g}", counted(above, "share is", "shares are"), largest);
 }
 
-}  // namespace
+class LimitTrack {
+ public:
+  static Result<LimitTrack> open(const DeviceInfo& device, const LayerBenchOptions& options,
+                                 Executor& executor);
+  // Adds a measurement to what the bench has seen.
+  Result<void> measure(LayerBench& bench);
+
+ private:
+  std::optional<LimitProbe> probe_;                 // of a CPU
+  std::function<Result<MachineLimits>()> instead_;  // options.limits
+};
 
 Result<LimitTrack> LimitTrack::open(const DeviceInfo& device, const LayerBenchOptions& options,
                                     Executor& executor) {
@@ -92,6 +103,24 @@ Result<void> LimitTrack::measure(LayerBench& bench) {
     FEWBIT_TRY(seen, device_limits());
   }
   add(seen, bench);
+  return {};
+}
+
+}  // namespace
+
+Result<void> time_beside_limits(
+    const DeviceInfo& device, const LayerBenchOptions& options, Executor& executor,
+    LayerBench& bench, const std::function<Result<LayerTiming>(std::int64_t tokens)>& time) {
+  const auto stops = [&] { return options.stop && options.stop(); };
+  if (stops()) return {};
+  FEWBIT_TRY(LimitTrack limits, LimitTrack::open(device, options, executor));
+  FEWBIT_TRY(limits.measure(bench));
+  for (const std::int64_t tokens : options.tokens) {
+    FEWBIT_TRY(const LayerTiming timing, time(tokens));
+    if (stops()) break;
+    bench.timings.push_back(timing);
+    FEWBIT_TRY(limits.measure(bench));
+  }
   return {};
 }
 

@@ -3,25 +3,20 @@
 // is compared with it.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "bench/measure.hpp"
 
 namespace fewbit::bench {
 
-class LimitTrack {
- public:
-  // Errors: of LimitProbe.
-  static Result<LimitTrack> open(const DeviceInfo& device, const LayerBenchOptions& options,
-                                 Executor& executor);
-  // Adds a measurement to what the bench has seen. Errors: of the device, and of options.limits.
-  Result<void> measure(LayerBench& bench);
-
- private:
-  std::optional<LimitProbe> probe_;                 // of a CPU
-  std::function<Result<MachineLimits>()> instead_;  // options.limits
-};
+// Times each number of tokens of a prepared layer, with the limits measured before, between and
+// after; ends early when options.stop says so. Errors: of `time`, LimitProbe, the device and
+// options.limits.
+Result<void> time_beside_limits(
+    const DeviceInfo& device, const LayerBenchOptions& options, Executor& executor,
+    LayerBench& bench, const std::function<Result<LayerTiming>(std::int64_t tokens)>& time);
 
 // Why shares of the limits can't be trusted: one is above 1, or the limits moved by a quarter.
 // Empty: nothing speaks against them.

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "bench/measure.hpp"
+#include "bench/time_calls.hpp"
 #include "core/aligned_buffer.hpp"
 #include "kernels/cpu/machine_limits.hpp"
 
 namespace fewbit::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t read_bytes = std::int64_t{1} << 29;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Loops {
   FmaLoopFn* fma;

@@ -88,13 +88,18 @@ TEST_F(ShapesFile, TheFirstKindOfWeightsIsFoundByItsNameToo) {
   EXPECT_THAT(find_shape(*shapes, "other").error().what, HasSubstr("known: Wide, Wide/mxfp4"));
 }
 
+// Every expert has every token.
+LayerShape small_layer(std::int64_t experts, const char* scheme) {
+  return {.name = "small",
+          .hidden_size = 64,
+          .intermediate_size = 32,
+          .num_experts = experts,
+          .top_k = static_cast<int>(experts),
+          .scheme = scheme};
+}
+
 TEST(BenchLayer, CountsBytesAndOperationsOfTheExpertsThatACallUses) {
-  const LayerShape shape{.name = "small",
-                         .hidden_size = 64,
-                         .intermediate_size = 32,
-                         .num_experts = 4,
-                         .top_k = 4,
-                         .scheme = "nvfp4"};
+  const LayerShape shape = small_layer(4, "nvfp4");
   LayerBenchOptions options;
   options.tokens = {1, 3};
   options.resident_bytes = 1 << 16;
@@ -184,12 +189,7 @@ TEST_F(ShapesFile, DenseLayersStandBesideOthers) {
 
 // Limits as a test says, one after the other.
 LayerBench measured_with(std::vector<MachineLimits> limits) {
-  const LayerShape shape{.name = "small",
-                         .hidden_size = 64,
-                         .intermediate_size = 32,
-                         .num_experts = 2,
-                         .top_k = 1,
-                         .scheme = "bf16"};
+  const LayerShape shape = small_layer(2, "bf16");
   LayerBenchOptions options;
   options.tokens = {1, 2};
   options.resident_bytes = 1;
