@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/environment.hpp"
+#include "select/planned_layouts.hpp"
 #include "select/select.hpp"
 
 namespace fewbit {
@@ -16,13 +17,6 @@ namespace {
 // "cpu_avx512 (cpu_f4_lane16, cpu_f4_lane16_scales)"
 std::string with_layouts(const std::string& backend, const std::string& layouts) {
   return fmt::format("{} ({})", backend, layouts);
-}
-
-// What a backend of fewbit would have prepared of the problem.
-std::string own_layouts(const Backend& backend, const MoeProblem& problem) {
-  const auto plan = backend.plan_moe(problem, {});
-  const std::string layouts = plan ? layouts_text(*plan) : "";
-  return layouts.empty() ? backend.layout : layouts;
 }
 
 // Only of weights that a backend takes is there a plan of its own to compare with.
@@ -44,7 +38,7 @@ std::optional<Refusal> other_layout(const Candidate& candidate, const MoeProblem
   }
   const Result<void> own = backend.check_plan(problem, layer.plan);
   if (own) return std::nullopt;
-  const std::string expected = own_layouts(backend, problem);
+  const std::string expected = planned_layouts(backend, problem);
   return Refusal{Reason::layout,
                  fmt::format("experts prepared for {}", with_layouts(backend.name, expected)),
                  expected == found ? own.error().what : has};
