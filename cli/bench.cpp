@@ -159,8 +159,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->footer(
       "Weights are random and larger than the caches; read bandwidth and multiply-add peak are\n"
       "measured before, between and after, and a note says when they were disturbed. With\n"
-      "--device cuda the layers' arguments are on the card, a graph holds a call on each copy,\n"
-      "and the limit is what a copy on it moves.\n"
+      "--device cuda the limit is what a copy on the card moves; arguments of MoE layers are on "
+      "it,\n"
+      "and a graph holds a call on each copy, those of dense layers go there and back in each "
+      "call.\n"
       "Ctrl-C ends it with what was measured so far.\n"
       "Examples:\n  fewbit bench\n  fewbit bench dense-14336x4096/mxfp4\n  fewbit bench "
       "gpt-oss-20b --tokens 1,64 --json > before.json\n"

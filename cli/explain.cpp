@@ -160,7 +160,9 @@ void add_explain(CLI::App& app, int& exit_code) {
   command
       ->add_option("DIR", options->path, "Checkpoint directory, index or file; or prepared folder")
       ->check(not_empty);
-  command->add_option("--layer", options->layer, "Layer (default: the first MoE layer)")
+  command
+      ->add_option("--layer", options->layer,
+                   "Layer (default: all MoE layers; of a prepared folder the first)")
       ->check(whole_number(0, 1 << 20))
       ->default_str("");
   add_device_option(*command, options->device);
