@@ -124,10 +124,8 @@ std::string verdicts_text(const char* name, const std::vector<RankVerdict>& verd
 Json verdicts_json(const std::vector<RankVerdict>& verdicts) {
   Json list{Json::Array{}};
   for (const Verdict& verdict : grouped(verdicts)) {
-    Json ranks{Json::Array{}};
-    for (const int count : verdict.ranks) ranks.push_back(count);
     Json entry;
-    entry.set("ranks", ranks);
+    entry.set("ranks", list_json(verdict.ranks));
     entry.set("legal", verdict.refusals.empty());
     entry.set("refusals", refusals_json(verdict.refusals));
     list.push_back(entry);
@@ -154,10 +152,8 @@ std::string splits_by_backend_text(const MoeProblem& whole, const DeviceInfo& de
 Json splits_by_backend_json(const MoeProblem& whole, const DeviceInfo& device, Engine engine) {
   Json list{Json::Array{}};
   for (const Alike& one : alike_backends(whole, device, engine)) {
-    Json backends{Json::Array{}};
-    for (const std::string& name : one.backends) backends.push_back(name);
     Json entry;
-    entry.set("backends", backends);
+    entry.set("backends", list_json(one.backends));
     entry.set("tensor_parallel", verdicts_json(one.splits.tensor));
     entry.set("expert_parallel", verdicts_json(one.splits.expert));
     list.push_back(entry);

@@ -76,10 +76,8 @@ Result<int> run_backends(const Options& options) {
       Json row;
       row.set("name", backend.name);
       row.set("summary", backend.summary);
-      Json layouts{Json::Array{}};
-      for (const std::string& name : layout_names(backend)) layouts.push_back(name);
       row.set("layout", backend.layout);
-      row.set("layouts", layouts);
+      row.set("layouts", list_json(layout_names(backend)));
       row.set("built", backend.built);
       row.set("usable", backend.usable);
       row.set("engine", engine_name(backend.engine));

@@ -110,6 +110,12 @@ Result<std::string> read_text_file(const std::filesystem::path& path,
 inline constexpr std::size_t largest_list = std::size_t{1} << 24;
 
 Json finding_json(const Finding& finding);
+// Numbers or texts.
+Json list_json(const auto& values) {
+  Json out{Json::Array{}};
+  for (const auto& value : values) out.push_back(value);
+  return out;
+}
 Json refusals_json(const std::vector<Refusal>& refusals);
 Json selection_json(const Selection& selection);
 

@@ -34,14 +34,12 @@ constexpr Fact facts[] = {
 Json device_json(const DeviceInfo& device, int threads) {
   Json features;
   for (const Fact& fact : facts) features.set(fact.name, device.cpu.*fact.member);
-  Json built{Json::Array{}};
-  for (const std::string& level : device.built_for) built.push_back(level);
   Json out;
   out.set("name", device.name);
   out.set("features", features);
   out.set("isa_in_use", isa_name(device.isa));
   out.set("isa_best", isa_name(best_isa(device.cpu)));
-  out.set("built_for", built);
+  out.set("built_for", list_json(device.built_for));
   out.set("physical_cores", std::int64_t{device.physical_cores});
   out.set("usable_threads", std::int64_t{device.usable_threads});
   out.set("threads_in_use", std::int64_t{threads});

@@ -99,12 +99,6 @@ std::string layers_page(const LayerAnswer& answer, const Answer& of) {
          splits_by_backend_text(answer.whole, of.device, of.engine);
 }
 
-Json list_json(const auto& numbers) {
-  Json out{Json::Array{}};
-  for (const auto number : numbers) out.push_back(number);
-  return out;
-}
-
 Json shares_json(const RankShares& shares) {
   Json out;
   out.set("features", list_json(shares.features));

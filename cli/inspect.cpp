@@ -160,11 +160,9 @@ void print_stats(const TensorInfo& info, const TensorStats& stats) {
 
 // What a tensor is in its file, and to what it belongs.
 void set_stored(Json& out, const Identified& identified, const TensorInfo& info) {
-  Json shape{Json::Array{}};
-  for (const std::int64_t size : shape_in_elements(info)) shape.push_back(size);
   out.set("tensor", info.name);
   out.set("dtype", stored_type_name(info));
-  out.set("shape", shape);
+  out.set("shape", list_json(shape_in_elements(info)));
   out.set("bytes", info.bytes);
   const Module* module = module_of(identified, info.name);
   if (module == nullptr) return;

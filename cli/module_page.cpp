@@ -70,9 +70,7 @@ Json expert_json(const Checkpoint& checkpoint, const Module& module, std::int64_
   if (!stats.scales) return out;
   Json scales = stats_json(*stats.scales);
   scales.set("dtype", std::string(dtype_name(stats.matrix.scales.view.dtype)));
-  Json shape{Json::Array{}};
-  for (const std::int64_t size : stats.matrix.scales.view.shape) shape.push_back(size);
-  scales.set("shape", shape);
+  scales.set("shape", list_json(stats.matrix.scales.view.shape));
   out.set("scales", scales);
   out.set("global_scale", static_cast<double>(stats.matrix.global_scale));
   return out;
@@ -94,9 +92,7 @@ Json module_json(const Checkpoint& checkpoint, const Module& module) {
     Json entry;
     entry.set("tensor", part.tensor);
     entry.set("dtype", stored_type_name(*info));
-    Json shape{Json::Array{}};
-    for (const std::int64_t d : shape_in_elements(*info)) shape.push_back(d);
-    entry.set("shape", shape);
+    entry.set("shape", list_json(shape_in_elements(*info)));
     entry.set("bytes", info->bytes);
     parts.push_back(entry);
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "command.hpp"
+
 namespace fewbit::cli {
 namespace {
 
@@ -102,8 +104,6 @@ bool same_verdict(const SplitPlan& a, const SplitPlan& b) {
 }
 
 Json group_json(const SplitPlan& first, const std::vector<int>& ranks) {
-  Json list{Json::Array{}};
-  for (const int count : ranks) list.push_back(count);
   Json parts{Json::Array{}};
   for (const SplitReason& reason : first.reasons) {
     Json part;
@@ -112,7 +112,7 @@ Json group_json(const SplitPlan& first, const std::vector<int>& ranks) {
     parts.push_back(part);
   }
   Json entry;
-  entry.set("ranks", list);
+  entry.set("ranks", list_json(ranks));
   entry.set("fit", split_fit_name(first.fit));
   entry.set("experts_fit", split_fit_name(first.experts_fit));
   entry.set("parts", parts);
