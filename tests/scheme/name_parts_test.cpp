@@ -223,5 +223,13 @@ INSTANTIATE_TEST_SUITE_P(
         RoleCase{"model.layers.1.moe.gate_up_proj", Role::gate_up_proj, 1, all_experts},
         RoleCase{"model.layers.1.mlp.gate_proj", Role::gate_proj, 1, -1}));
 
+// The word "gate" is in three roles; a list never decides which.
+TEST(ModuleRoles, RouterGateProjectionAndSharedGateDiffer) {
+  EXPECT_EQ(find_role("model.layers.0.mlp.gate").role, Role::router);
+  EXPECT_EQ(find_role("model.layers.0.mlp.gate_proj").role, Role::gate_proj);
+  EXPECT_EQ(find_role("model.layers.0.mlp.experts.3.gate_proj").role, Role::gate_proj);
+  EXPECT_EQ(find_role("model.layers.0.mlp.shared_expert_gate").role, Role::shared_expert_gate);
+}
+
 }  // namespace
 }  // namespace fewbit
