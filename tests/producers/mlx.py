@@ -7,7 +7,7 @@ import json
 
 import ml_dtypes
 import numpy as np
-from auto_round_floats import affine, words_of
+from auto_round_mlx import affine, words_of
 from case import E2M1, Case, bf16, random, spread
 from compressed_tensors_library import DATA, Stored, load
 

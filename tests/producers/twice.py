@@ -9,6 +9,7 @@ import compressed_tensors
 import compressed_tensors_library
 import fp8
 import fp8_experts
+import fp8_faults
 import gptq
 import modelopt_nvfp4
 import modelopt_other
@@ -42,8 +43,8 @@ def is_codes(name, part):
 
 def cases():
     seen = set()
-    modules = [awq, compressed_matrices, compressed_tensors, compressed_tensors_library, fp8, fp8_experts, gptq]
-    for module in [*modules, modelopt_nvfp4, modelopt_other, mxfp4, named, nf3, quark, ternary]:
+    modules = [awq, compressed_matrices, compressed_tensors, compressed_tensors_library, fp8, fp8_faults, fp8_experts]
+    for module in [*modules, gptq, modelopt_nvfp4, modelopt_other, mxfp4, named, nf3, quark, ternary]:
         for case in getattr(module, "bases", getattr(module, "cases", tuple))():
             codes = next((name for name, part in case.tensors.items() if is_codes(name, part)), "")
             kind = (next(iter(case.schemes.values()), "").split(" (")[0], codes.split(".")[-1])
