@@ -8,7 +8,6 @@ import re
 import auto_round
 import awq
 import gptq
-import named
 import numpy as np
 from case import bf16, pack_nibbles, random
 from compressed_matrices import EXPERT, NVFP4, Integers, args, case_of, config, floats, fp4, integers
@@ -363,32 +362,8 @@ def integer_lists():
     yield case
 
 
-def bitsandbytes():
-    """llm_int8_skip_modules: runs of whole components; what it does not list is replaced."""
-    module = named.MODULE
-    parent, last = module.rsplit(".", 1)
-    holder = parent.rsplit(".", 1)[-1]
-    expects = ("config-expects-quantized",)
-
-    def made(name, entries, beside=None):
-        case = named.int8(f"skip-{name}")
-        case.config["quantization_config"] |= {} if entries is None else {"llm_int8_skip_modules": entries}
-        if beside:
-            plain(case, beside, (40, 24))
-        return case
-
-    beside = f"{parent}.down_proj"
-    for number, entry in enumerate((module, last, holder, f"{holder}.{last}")):
-        yield wrong(made(f"quantized-{number}", ["lm_head", entry]), ("config-excludes-quantized",), (module,))
-    for number, entries in enumerate((None, [], ["lm_head"])):
-        yield wrong(made(f"plain-{number}", entries, beside), expects, (beside,))
-    yield right(made("none", None))
-    yield right(made("listed", ["lm_head", "down_proj"], beside))
-
-
 def cases():
     yield from integer_lists()
-    yield from bitsandbytes()
     yield from groups()
     yield from quark_rules()
     yield from ignored()
