@@ -109,11 +109,10 @@ def main():
         check("several parts", len(parts) > 1 and not (folder / "parts.gguf").exists())
         check_tensors(parts, expected, kept, "f16")
         check_metadata(GGUFReader(parts[0]), "f16")
-        # Of a model in parts, one file.
+        # The parts are read as one model.
         result = run(program, "convert", parts[0], "-o", folder / "again.gguf", "--to", "f32")
         check("plain parts are no quantized model", result.returncode == 1 and "nothing is quantized" in result.stderr)
         refused(program, folder, "exists already", source, "-o", folder / "f32.gguf", "--to", "f32")
-        (folder / "safe").mkdir()
         plain = run(program, "convert", source, "-o", folder / "plain", "--to", "f32")
         check("folder of a GGUF source", plain.returncode == 0)
         check("no temporary files", not list(folder.glob("*.partial.*")))
