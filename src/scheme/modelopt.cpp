@@ -114,8 +114,7 @@ void claim_nvfp4(const Inventory& inventory, Draft& draft,
     scheme.scale->granularity.cols = group;
     obstacle = fmt::format(
         "NVFP4 codes with a scale for {} columns, as group_size {} of {} says: only groups of 16 "
-        "are "
-        "read",
+        "are read",
         group, group, config->where);
   }
   const bool complete =

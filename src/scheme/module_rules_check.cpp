@@ -83,7 +83,7 @@ bool says_plain(const QuarkConfig& config, const Module& module) {
 
 // bitsandbytes replaces linear layers and leaves parameters that hold all experts.
 bool is_replaced(Producer producer, const Module& module) {
-  return producer != Producer::bitsandbytes || module.expert != -2;
+  return producer != Producer::bitsandbytes || module.expert != all_experts;
 }
 
 // Of producers whose readers do not compare config and tensors themselves.

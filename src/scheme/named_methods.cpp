@@ -41,8 +41,7 @@ constexpr Named methods[] = {
      "type a tensor; named, not decoded"},
     {"neural-compressor",
      "Intel Neural Compressor (qconfig.json): the order of its words hangs on settings of the "
-     "export "
-     "and the device, which no file states; named, not decoded"},
+     "export and the device, which no file states; named, not decoded"},
     {"ascend",
      "Ascend's msModelSlim: integers with scales and offsets in the order of its NPU's kernels, a "
      "type a tensor; named, not decoded"},
