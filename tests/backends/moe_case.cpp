@@ -76,6 +76,15 @@ struct Guarded {
 
 }  // namespace
 
+LayerSpec spec_of(const Scheme& scheme, std::int64_t hidden_size, std::int64_t intermediate_size,
+                  std::int64_t experts) {
+  return {.experts = experts,
+          .hidden_size = hidden_size,
+          .intermediate_size = intermediate_size,
+          .activation = {},
+          .scheme = scheme};
+}
+
 Scheme scaled_scheme(DType weight, DType scale, Granularity granularity) {
   Scheme scheme;
   scheme.producer = Producer::compressed_tensors;

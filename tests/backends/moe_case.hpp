@@ -36,6 +36,8 @@ struct LayerSpec {
   std::optional<Scheme> scheme = std::nullopt;  // instead of weight
   bool biases = false;
 };
+LayerSpec spec_of(const Scheme& scheme, std::int64_t hidden_size, std::int64_t intermediate_size,
+                  std::int64_t experts = 4);
 // A canonical scheme by its parts.
 Scheme scaled_scheme(DType weight, DType scale, Granularity granularity);
 // Random codes of every value but NaN, scales between 1/64 and 1, zero points, columns of every
