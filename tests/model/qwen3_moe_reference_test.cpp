@@ -46,7 +46,9 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
 class Qwen3MoeReference : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
+    if (!std::filesystem::exists(folder)) {
+      GTEST_SKIP() << folder << ", beside the project, is missing";
+    }
     auto opened = Checkpoint::open(folder / "reference.safetensors");
     ASSERT_TRUE(opened) << opened.error().message();
     reference_ = *std::move(opened);
