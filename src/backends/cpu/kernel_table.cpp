@@ -42,27 +42,21 @@ constexpr Kernels avx512_kernels = {
     .f32_rows = f32_rows_avx512,
 };
 // Reading a block takes as long as the products of five tokens (an EPYC of 2024, nvfp4).
-constexpr Kernels avx512_dot_kernels = {
-    .level = IsaLevel::avx512,
-    .backend = "cpu_avx512",
-    .lane16 = lane16_avx512,
-    .bf16_rows = bf16_rows_avx512,
-    .f16_rows = f16_rows_avx512,
-    .f32_rows = f32_rows_avx512,
-    .tiles = lane16_dots_avx512,
-    .tile_products = "dot products of bf16 pairs",
-    .tile_cost = {.least = 5, .more = 0},
-    .least_tile_tokens = 1,
-};
-constexpr Kernels amx_kernels = {
-    .level = IsaLevel::amx,
-    .backend = "cpu_amx",
-    .lane16 = lane16_avx512,
-    .bf16_rows = bf16_rows_avx512,
-    .f16_rows = f16_rows_avx512,
-    .f32_rows = f32_rows_avx512,
-    .tiles = lane16_amx,
-};
+constexpr Kernels avx512_dot_kernels = [] {
+  Kernels kernels = avx512_kernels;
+  kernels.tiles = lane16_dots_avx512;
+  kernels.tile_products = "dot products of bf16 pairs";
+  kernels.tile_cost = {.least = 5, .more = 0};
+  kernels.least_tile_tokens = 1;
+  return kernels;
+}();
+constexpr Kernels amx_kernels = [] {
+  Kernels kernels = avx512_kernels;
+  kernels.level = IsaLevel::amx;
+  kernels.backend = "cpu_amx";
+  kernels.tiles = lane16_amx;
+  return kernels;
+}();
 #endif
 
 constexpr PanelConversions bf16_conversions = {panel_load_bf16, panel_load_ordered_bf16,
