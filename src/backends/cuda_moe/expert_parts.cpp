@@ -28,6 +28,17 @@ HalfRows rows_of(const ExpertWeights& expert, int matrix, int half, std::int64_t
   return {half == 0 ? *expert.gate : expert.up, 0};
 }
 
+// `count` rows of a matrix from `first` on in the order; empty: as they are.
+struct TakenRows {
+  std::span<const std::int32_t> order;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  std::int64_t at(std::int64_t i) const {
+    return order.empty() ? first + i : order[static_cast<std::size_t>(first + i)];
+  }
+};
+
 std::int32_t zero_at(const Tensor& zeros, std::int64_t i) {
   const std::byte* bytes = zeros.view.bytes.data();
   if (zeros.view.dtype == DType::i8) return static_cast<std::int8_t>(bytes[i]);
@@ -39,15 +50,16 @@ std::int32_t zero_at(const Tensor& zeros, std::int64_t i) {
 
 // Zero points as the cells have them: from the smallest code of int4, 0 to 127; of int8 as signed
 // codes have them.
-Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std::int64_t first,
-                                             std::int64_t count) {
+Result<std::vector<std::uint8_t>> zero_bytes(const QuantizedTensor& tensor, std::int64_t groups,
+                                             const TakenRows& rows) {
   const DType weight = tensor.scheme.weight;
   const bool four = dtype_bits(weight) == 4;
   const std::int64_t origin = weight == DType::i4 ? -8 : weight == DType::u8 ? 128 : 0;
   const std::int64_t least = four ? origin : origin - 128;
   std::vector<std::uint8_t> out;
-  for (std::int64_t i = first; i < first + count; ++i) {
-    const std::int64_t zero = zero_at(tensor.zero_points, i);
+  for (std::int64_t i = 0; i < rows.count * groups; ++i) {
+    const std::int64_t zero =
+        zero_at(tensor.zero_points, rows.at(i / groups) * groups + i % groups);
     if (zero < least || zero > origin + 127) {
       return Error{ErrorCode::unsupported,
                    fmt::format("zero point {}, expected {} to {}", zero, least, origin + 127), ""};
@@ -83,28 +95,25 @@ Result<std::vector<std::int32_t>> row_order_of(const MoeProblem& problem,
   return order_of(problem, expert.down);
 }
 
-// `count` rows of `bytes` each, from `first` on in the order.
+// Rows of `bytes` each.
 std::vector<std::byte> take_rows(std::span<const std::byte> from, std::size_t bytes,
-                                 std::span<const std::int32_t> order, std::int64_t first,
-                                 std::int64_t count) {
-  std::vector<std::byte> out(bytes * static_cast<std::size_t>(count));
-  for (std::int64_t r = 0; r < count; ++r) {
-    const std::int64_t row = order.empty() ? first + r : order[static_cast<std::size_t>(first + r)];
+                                 const TakenRows& rows) {
+  std::vector<std::byte> out(bytes * static_cast<std::size_t>(rows.count));
+  for (std::int64_t r = 0; r < rows.count; ++r) {
     std::memcpy(out.data() + static_cast<std::size_t>(r) * bytes,
-                from.data() + static_cast<std::size_t>(row) * bytes, bytes);
+                from.data() + static_cast<std::size_t>(rows.at(r)) * bytes, bytes);
   }
   return out;
 }
 
 // Codes of a half in the orders of rows and columns, where there are any.
-Result<void> order_half(const QuantizedTensor& tensor, std::int64_t first,
-                        const std::vector<std::int32_t>& rows, int half, IntParts& parts) {
+Result<void> order_half(const QuantizedTensor& tensor, const TakenRows& rows, int half,
+                        IntParts& parts) {
   CudaIntSource& source = parts.source;
   const auto row_bytes = static_cast<std::size_t>(source.row_bytes());
-  source.codes[half] = bytes_of(tensor.codes) + first * source.row_bytes();
-  if (rows.empty() && !is_ordered(tensor.scheme)) return {};
-  const std::vector<std::byte> taken =
-      take_rows(tensor.codes.view.bytes, row_bytes, rows, first, source.rows);
+  source.codes[half] = bytes_of(tensor.codes) + rows.first * source.row_bytes();
+  if (rows.order.empty() && !is_ordered(tensor.scheme)) return {};
+  const std::vector<std::byte> taken = take_rows(tensor.codes.view.bytes, row_bytes, rows);
   if (is_ordered(tensor.scheme)) {
     FEWBIT_TRY(const std::vector<std::int32_t> columns, column_order(tensor));
     parts.codes[half] = order_codes(source.bits, source.rows, taken, columns);
@@ -116,26 +125,20 @@ Result<void> order_half(const QuantizedTensor& tensor, std::int64_t first,
   return {};
 }
 
-Result<void> fill_half(const QuantizedTensor& tensor, std::int64_t first,
-                       const std::vector<std::int32_t>& rows, int half, IntParts& parts) {
+Result<void> fill_half(const QuantizedTensor& tensor, const TakenRows& rows, int half,
+                       IntParts& parts) {
   CudaIntSource& source = parts.source;
   if (!tensor.offsets.empty()) {
     return Error{ErrorCode::unsupported, "offsets beside integer codes", ""};
   }
-  FEWBIT_TRY(order_half(tensor, first, rows, half, parts));
+  FEWBIT_TRY(order_half(tensor, rows, half, parts));
   const auto groups = static_cast<std::size_t>(source.groups());
-  const std::vector<std::byte> scales =
-      take_rows(tensor.scales.view.bytes, 2 * groups, rows, first, source.rows);
+  const std::vector<std::byte> scales = take_rows(tensor.scales.view.bytes, 2 * groups, rows);
   parts.scales[half].resize(scales.size() / 2);
   std::memcpy(parts.scales[half].data(), scales.data(), scales.size());
   source.scales[half] = parts.scales[half].data();
   if (!tensor.scheme.zero_points) return {};
-  FEWBIT_TRY(const std::vector<std::uint8_t> zeros,
-             zero_bytes(tensor, 0, tensor.n * source.groups()));
-  const std::vector<std::byte> taken =
-      take_rows(std::as_bytes(std::span(zeros)), groups, rows, first, source.rows);
-  const auto* begin = reinterpret_cast<const std::uint8_t*>(taken.data());
-  parts.zeros[half].assign(begin, begin + taken.size());
+  FEWBIT_TRY(parts.zeros[half], zero_bytes(tensor, source.groups(), rows));
   source.zeros[half] = parts.zeros[half].data();
   return {};
 }
@@ -155,7 +158,8 @@ Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& ex
   FEWBIT_TRY(const std::vector<std::int32_t> order, row_order_of(problem, expert, matrix));
   for (int h = 0; h < 2; ++h) {
     const auto [tensor, row] = rows_of(expert, matrix, h, half.n);
-    const Result<void> filled = fill_half(tensor, row, order, h, parts);
+    const Result<void> filled =
+        fill_half(tensor, {.order = order, .first = row, .count = half.n}, h, parts);
     if (!filled) return Error{filled.error().code, filled.error().what, problem.where};
   }
   return parts;
