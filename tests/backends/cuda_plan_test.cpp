@@ -320,6 +320,44 @@ TEST(CudaGroupedPlan, DenseLayersRunWhereTheyWereFaster) {
   EXPECT_EQ(grouped_item_width(shape(CellKind::int4, 4096, square)), 64);
 }
 
+// All of them, or half of what a launch takes at most, again and again until it fits.
+TEST(CudaStreamPlan, APartIsOfTheMostTokensThatALaunchTakes) {
+  int halved = 0;
+  for (const CellFormat& format : formats) {
+    for (StreamShape shape : layers) {
+      shape.kind = format.kind;
+      const std::int64_t most = 8192 / shape.top_k;
+      const auto fits = [&](std::int64_t tokens) {
+        shape.tokens = tokens;
+        return plan_stream(format, shape, h200).has_value();
+      };
+      EXPECT_FALSE(fits(most + 1));
+      for (const std::int64_t tokens : {std::int64_t{1}, std::int64_t{37}, most, 20 * most}) {
+        shape.tokens = tokens;
+        const auto part = plan_stream_part(format, shape, h200);
+        ASSERT_EQ(part.has_value(), fits(1));
+        if (!part) continue;
+        EXPECT_TRUE(fits(part->tokens));
+        if (part->tokens == std::min(tokens, most)) continue;
+        ++halved;
+        EXPECT_LT(part->tokens, std::min(tokens, most));
+        EXPECT_FALSE(fits(2 * part->tokens));
+      }
+    }
+  }
+  EXPECT_GT(halved, 0);
+}
+
+TEST(CudaMoe, ExplainSaysWhatTheDescribedCardRuns) {
+  const MoeProblem problem =
+      moe_problem_of({.n = 4096, .k = 1408, .weight = nvfp4_scheme(), .where = "experts"});
+  DeviceInfo card = *describe_device("sm_90");
+  EXPECT_EQ(cuda_moe_backend.variant(problem, card, 1), "streaming, one launch");
+  card.shared_memory_bytes = 32 << 10;
+  EXPECT_EQ(cuda_moe_backend.variant(problem, card, 1),
+            "grouped warpgroup products, items of up to 32 rows");
+}
+
 TEST(CudaLinear, EveryUnmetNeedIsNamed) {
   DeviceInfo card;
   card.kind = DeviceKind::cuda;

@@ -19,8 +19,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 
 template <class T>
 Result<device::Buffer> upload(const std::vector<T>& values, const device::Stream& stream) {
-  FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(values.size() * sizeof(T), stream));
-  FEWBIT_TRY(device::copy_to_device(buffer.data(), bytes_of(values), stream));
+  FEWBIT_TRY(device::Buffer buffer, device::copy_of(values, stream));
   FEWBIT_TRY(stream.synchronize());
   return buffer;
 }
@@ -254,10 +253,6 @@ inline Result<DeviceCall> make_call(const StreamPlan& plan, const HostCall& host
   FEWBIT_TRY(device::fill(call.counters.data(), 0, call.counters.size(), stream));
   FEWBIT_TRY(stream.synchronize());
   return call;
-}
-
-inline StreamCard card_of(const DeviceInfo& info) {
-  return {.sm_count = info.sm_count, .shared_memory_bytes = info.shared_memory_bytes};
 }
 
 }  // namespace fewbit::cuda

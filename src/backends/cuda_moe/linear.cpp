@@ -16,7 +16,6 @@
 namespace fewbit::cuda {
 namespace {
 
-constexpr std::int64_t max_stream_tokens = 8192;
 // Products of a call in f32 that wait for being rounded: 256 MiB.
 constexpr std::int64_t max_products = std::int64_t{1} << 26;
 
@@ -50,7 +49,7 @@ class Linear final : public PreparedLinear {
          std::shared_ptr<SharedScratch> scratch, DenseWeights weights, bool grouped)
       : problem_(problem),
         format_(cells_of(problem.weight).value_or(CellFormat{})),
-        card_{.sm_count = card.sm_count, .shared_memory_bytes = card.shared_memory_bytes},
+        card_(card_of(card)),
         scratch_(std::move(scratch)),
         weights_(std::move(weights)),
         grouped_(grouped),
@@ -100,10 +99,7 @@ class Linear final : public PreparedLinear {
   }
   // Of the most tokens, up to `tokens`, that the streaming kernel takes at once.
   Result<StreamPlan> stream_plan(std::int64_t tokens) const {
-    for (std::int64_t part = std::min(tokens, max_stream_tokens);; part = (part + 1) / 2) {
-      auto plan = plan_stream(format_, shape_of(part), card_);
-      if (plan || part == 1) return plan;
-    }
+    return plan_stream_part(format_, shape_of(tokens), card_);
   }
   static std::uint64_t counter_bytes(const StreamPlan& plan) {
     return scratch_aligned(4 * static_cast<std::uint64_t>(plan.counters));
@@ -213,14 +209,6 @@ class Linear final : public PreparedLinear {
   bool streams_;  // the layer fits the streaming kernel
 };
 
-template <class T>
-Result<device::Buffer> upload(const std::vector<T>& values, const device::Stream& stream) {
-  const auto bytes = std::as_bytes(std::span(values));
-  FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(bytes.size(), stream));
-  FEWBIT_TRY(device::copy_to_device(buffer.data(), bytes, stream));
-  return buffer;
-}
-
 Result<DenseWeights> put_on_device(const LinearProblem& problem, const QuantizedTensor& weight,
                                    const device::Stream& stream) {
   const MoeProblem moe = moe_problem_of(problem);
@@ -234,22 +222,22 @@ Result<DenseWeights> put_on_device(const LinearProblem& problem, const Quantized
   FEWBIT_TRY(packer.pack(expert, 1, weights.matrix.data()));
   FEWBIT_TRY(const float global, global_of(weight));
   const std::vector<float> globals(2, global * f4_global_factor(format));
-  FEWBIT_TRY(weights.globals, upload(globals, stream));
+  FEWBIT_TRY(weights.globals, device::copy_of(globals, stream));
   std::vector<float> rows;
   if (has_row_scales(moe)) {
     FEWBIT_TRY(rows, scales_in_f32(weight));
-    FEWBIT_TRY(weights.rows, upload(rows, stream));
+    FEWBIT_TRY(weights.rows, device::copy_of(rows, stream));
   }
   std::vector<std::int32_t> order;
   if (is_ordered(problem.weight)) {
     FEWBIT_TRY(order, column_order(weight));
-    FEWBIT_TRY(weights.order, upload(order, stream));
+    FEWBIT_TRY(weights.order, device::copy_of(order, stream));
   }
   const auto tokens = static_cast<std::size_t>(problem.max_tokens);
   const std::vector<std::int32_t> ids(tokens, 0);
   const std::vector<float> ones(tokens, 1.0F);
-  FEWBIT_TRY(weights.ids, upload(ids, stream));
-  FEWBIT_TRY(weights.ones, upload(ones, stream));
+  FEWBIT_TRY(weights.ids, device::copy_of(ids, stream));
+  FEWBIT_TRY(weights.ones, device::copy_of(ones, stream));
   FEWBIT_TRY(packer.check());
   // The host memory of all these is not needed any more.
   FEWBIT_TRY(stream.synchronize());

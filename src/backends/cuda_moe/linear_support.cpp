@@ -24,8 +24,7 @@ void check_sizes(const LinearProblem& problem, const CellFormat& format, const D
                         std::to_string(problem.k)});
   }
   if (!divisible || !runs) return;
-  const StreamCard card = {.sm_count = device.sm_count,
-                           .shared_memory_bytes = device.shared_memory_bytes};
+  const StreamCard card = card_of(device);
   const StreamShape shape = dense_shape(format.kind, 1, {.n = problem.n, .k = problem.k});
   if (plan_grouped(shape, card)) return;
   const auto plan = plan_stream(format, shape, card);

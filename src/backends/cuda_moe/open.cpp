@@ -54,27 +54,25 @@ class Filler {
   }
 
   Result<std::unique_ptr<PreparedMoe>> finish() {
-    const StreamCard card{.sm_count = card_.sm_count,
-                          .shared_memory_bytes = card_.shared_memory_bytes};
-    const auto streaming = plan_stream(format_of(problem_), shape_of(problem_, 1), card);
+    const auto streaming = plan_stream(format_of(problem_), shape_of(problem_, 1), card_of(card_));
     if (!grouped_ && !streaming) {
       return Error{ErrorCode::unsupported,
                    fmt::format("e8m0 scales outside {} to {}, and {}", grouped_least_e8m0,
                                grouped_most_e8m0, streaming.error().what),
                    problem_.where};
     }
-    FEWBIT_TRY(weights_.globals1, upload(globals1_));
-    FEWBIT_TRY(weights_.globals2, upload(globals2_));
+    FEWBIT_TRY(weights_.globals1, device::copy_of(globals1_, stream()));
+    FEWBIT_TRY(weights_.globals2, device::copy_of(globals2_, stream()));
     if (!rows1_.empty()) {
-      FEWBIT_TRY(weights_.rows1, upload(rows1_));
-      FEWBIT_TRY(weights_.rows2, upload(rows2_));
+      FEWBIT_TRY(weights_.rows1, device::copy_of(rows1_, stream()));
+      FEWBIT_TRY(weights_.rows2, device::copy_of(rows2_, stream()));
     }
     if (!bias1_.empty()) {
-      FEWBIT_TRY(weights_.bias1, upload(bias1_));
-      FEWBIT_TRY(weights_.bias2, upload(bias2_));
+      FEWBIT_TRY(weights_.bias1, device::copy_of(bias1_, stream()));
+      FEWBIT_TRY(weights_.bias2, device::copy_of(bias2_, stream()));
     }
     if (!order_.empty()) {
-      FEWBIT_TRY(weights_.order, upload(order_));
+      FEWBIT_TRY(weights_.order, device::copy_of(order_, stream()));
     }
     FEWBIT_TRY(stream().synchronize());
     PreparedInfo info{.backend = "cuda_moe",
@@ -100,13 +98,6 @@ class Filler {
     const auto of_first = values.first(static_cast<std::size_t>(2 * half1(problem_).n));
     first.insert(first.end(), of_first.begin(), of_first.end());
     second.insert(second.end(), values.begin() + std::ssize(of_first), values.end());
-  }
-  template <class T>
-  Result<device::Buffer> upload(const std::vector<T>& values) const {
-    const auto bytes = std::as_bytes(std::span(values));
-    FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(bytes.size(), stream()));
-    FEWBIT_TRY(device::copy_to_device(buffer.data(), bytes, stream()));
-    return buffer;
   }
 
   MoeProblem problem_;

@@ -211,6 +211,10 @@ std::array<std::pair<const char*, std::int64_t>, 2> named_sizes(const StreamShap
            {shape.dense ? "k" : "intermediate_size", shape.intermediate_size}}};
 }
 
+StreamCard card_of(const DeviceInfo& device) {
+  return {.sm_count = device.sm_count, .shared_memory_bytes = device.shared_memory_bytes};
+}
+
 Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shape,
                                const StreamCard& card, const StreamChoice& choice) {
   if (Result<void> checked = check_shape(shape); !checked) return checked.error();
@@ -260,6 +264,15 @@ Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shap
                    " need more than the shared memory of one thread block, " +
                    std::to_string(card.shared_memory_bytes) + " bytes",
                "cuda_stream"};
+}
+
+Result<StreamPlan> plan_stream_part(const CellFormat& format, StreamShape shape,
+                                    const StreamCard& card) {
+  const std::int64_t most = std::max<std::int64_t>(1, max_routes / shape.top_k);
+  for (shape.tokens = std::min(shape.tokens, most);; shape.tokens = (shape.tokens + 1) / 2) {
+    auto plan = plan_stream(format, shape, card);
+    if (plan || shape.tokens <= 1) return plan;
+  }
 }
 
 }  // namespace fewbit::cuda

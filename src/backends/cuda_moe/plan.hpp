@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fewbit/result.hpp"
+#include "fewbit/selection.hpp"
 #include "kernels/cuda/moe_f4_grouped.hpp"
 #include "layout/place.hpp"
 
@@ -42,6 +43,7 @@ struct StreamCard {
   int sm_count = 0;
   std::uint64_t shared_memory_bytes = 0;  // that one thread block can have
 };
+StreamCard card_of(const DeviceInfo& device);
 
 // What a benchmark may set; 0: by the shape.
 struct StreamChoice {
@@ -53,5 +55,8 @@ struct StreamChoice {
 // Errors: unsupported (sizes that don't divide, or don't fit into shared memory: both numbers).
 Result<StreamPlan> plan_stream(const CellFormat& format, const StreamShape& shape,
                                const StreamCard& card, const StreamChoice& choice = {});
+// Of the most tokens, up to those of the shape, that a launch takes.
+Result<StreamPlan> plan_stream_part(const CellFormat& format, StreamShape shape,
+                                    const StreamCard& card);
 
 }  // namespace fewbit::cuda

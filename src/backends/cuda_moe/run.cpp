@@ -10,8 +10,6 @@
 namespace fewbit::cuda {
 namespace {
 
-constexpr std::int64_t max_stream_routes = 8192;
-
 // Scratch of the streaming kernel: counters, activated rows, products.
 struct StreamScratch {
   std::uint64_t activated_at = 0;
@@ -53,7 +51,7 @@ HostCall host_call(const MoeProblem& problem, std::int64_t tokens, std::int64_t 
 Moe::Moe(const MoeProblem& problem, const DeviceInfo& card, std::shared_ptr<SharedScratch> scratch,
          LayerWeights weights, bool grouped, PreparedInfo info)
     : problem_(problem),
-      card_{.sm_count = card.sm_count, .shared_memory_bytes = card.shared_memory_bytes},
+      card_(card_of(card)),
       scratch_(std::move(scratch)),
       weights_(std::move(weights)),
       grouped_(grouped),
@@ -70,12 +68,7 @@ bool Moe::grouped(std::int64_t tokens) const {
 }
 
 Result<StreamPlan> Moe::stream_plan(std::int64_t tokens) const {
-  std::int64_t part =
-      std::min<std::int64_t>(tokens, std::max<std::int64_t>(1, max_stream_routes / problem_.top_k));
-  for (;; part = (part + 1) / 2) {
-    auto plan = plan_stream(format_of(problem_), shape_of(problem_, part), card_);
-    if (plan || part == 1) return plan;
-  }
+  return plan_stream_part(format_of(problem_), shape_of(problem_, tokens), card_);
 }
 
 Result<std::uint64_t> Moe::device_workspace_bytes(std::int64_t tokens) const {

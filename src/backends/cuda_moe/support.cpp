@@ -80,17 +80,16 @@ void check_sizes(const MoeProblem& problem, const CellFormat& format, const Devi
         {Reason::shape, fmt::format("{} % {} = 0", name, group), std::to_string(size)});
   }
   if (!divisible || !runs) return;
-  const StreamCard card = {.sm_count = device.sm_count,
-                           .shared_memory_bytes = device.shared_memory_bytes};
+  const StreamCard card = card_of(device);
   const auto plan = plan_stream(format_of(problem), shape_of(problem, 1), card);
   if (plan_grouped(shape_of(problem, 1), card)) return;
   if (!plan)
     refusals.push_back({Reason::shape, "a layer that fits a thread block", plan.error().what});
 }
 
-std::string variant(const MoeProblem& problem, const DeviceInfo& /*device*/, std::int64_t tokens) {
-  constexpr StreamCard hopper = {.sm_count = 132, .shared_memory_bytes = 232448};
-  const bool streams = plan_stream(format_of(problem), shape_of(problem, 1), hopper).has_value();
+std::string variant(const MoeProblem& problem, const DeviceInfo& device, std::int64_t tokens) {
+  const bool streams =
+      plan_stream(format_of(problem), shape_of(problem, 1), card_of(device)).has_value();
   if (!streams || runs_grouped(shape_of(problem, tokens))) {
     return fmt::format("grouped warpgroup products, items of up to {} rows",
                        grouped_item_width(shape_of(problem, tokens)));
@@ -186,8 +185,7 @@ const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
         "NVFP4, MXFP4, INT4, INT8, FP8 and MXFP8 experts on a CUDA device, every activation, "
-        "biases; "
-        "dense layers of the same",
+        "biases; dense layers of the same",
     .layout = "cuda_f4_cells, cuda_int4_cells, cuda_int8_cells, cuda_f8_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,
