@@ -6,6 +6,7 @@
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "core/aligned_buffer.hpp"
 #include "device/canonical_layer.hpp"
+#include "device/card_test.hpp"
 #include "device/device_layer.hpp"
 #include "device/exact_layer.hpp"
 #include "select/prepare_moe.hpp"
@@ -149,15 +150,8 @@ RandomLayer layer_of(const Case& c) {
   return layer;
 }
 
-class CudaBackendTest : public testing::Test {
+class CudaBackendTest : public CardTest {
  protected:
-  void SetUp() override {
-    const Result<DeviceInfo> found = describe_device("cuda");
-    if (!found) GTEST_SKIP() << found.error().message();
-    if (found->compute_capability != 90) GTEST_SKIP() << "needs compute capability 90";
-    device_ = *found;
-  }
-
   Result<MoeLayer> prepare(const MoeProblem& problem, const MoeWeights& weights) {
     FEWBIT_TRY(const Selection selection, select_backend(problem, device_));
     if (selection.chosen != "cuda_moe") {
@@ -221,7 +215,6 @@ class CudaBackendTest : public testing::Test {
     return result;
   }
 
-  DeviceInfo device_;
   std::unique_ptr<Executor> executor_ = make_thread_pool(2).value();
 };
 

@@ -7,6 +7,7 @@
 #include "backends/cuda_moe/grouped_plan.hpp"
 #include "core/convert.hpp"
 #include "device/canonical_layer.hpp"
+#include "device/card_test.hpp"
 #include "device/device_layer.hpp"
 #include "device/moe_run.hpp"
 #include "fewbit/linear.hpp"
@@ -44,15 +45,8 @@ Dense dense_of(const DenseCase& c, std::int64_t tokens, std::uint64_t seed) {
   return dense;
 }
 
-class CudaLinearTest : public testing::Test {
+class CudaLinearTest : public CardTest {
  protected:
-  void SetUp() override {
-    const Result<DeviceInfo> found = describe_device("cuda");
-    if (!found) GTEST_SKIP() << found.error().message();
-    if (found->compute_capability != 90) GTEST_SKIP() << "needs compute capability 90";
-    device_ = *found;
-  }
-
   Result<LinearLayer> prepare(const DenseCase& c, const Dense& dense, std::int64_t tokens) {
     const LinearProblem problem{.n = c.size.n,
                                 .k = c.size.k,
@@ -87,7 +81,6 @@ class CudaLinearTest : public testing::Test {
             .device = {}};
   }
 
-  DeviceInfo device_;
   std::unique_ptr<Executor> executor_ = make_thread_pool(2).value();
 };
 

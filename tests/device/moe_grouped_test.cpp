@@ -7,15 +7,7 @@ namespace {
 
 class GroupedTest : public MoeF4Test {
  protected:
-  void SetUp() override {
-    MoeF4Test::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    const Result<DeviceInfo> found = device::info(0);
-    ASSERT_OK(found);
-    if (found->compute_capability != 90) {
-      GTEST_SKIP() << "warpgroup products need compute capability 90";
-    }
-  }
+  GroupedTest() : MoeF4Test({.least = 90, .most = 90}) {}  // that has warpgroup products
   void check(CellFormat format, const StreamShape& shape, std::int64_t every = 1,
              int item_rows = 0) {
     const RandomLayer layer =

@@ -4,25 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
+
 #include "backends/cuda_moe/grouped_plan.hpp"
+#include "device/card_test.hpp"
 #include "device/device_layer.hpp"
 #include "device/exact_layer.hpp"
 
 namespace fewbit::cuda {
 
-class MoeF4Test : public testing::Test {
+class MoeF4Test : public CardTest {
  protected:
+  explicit MoeF4Test(Capabilities needed = {.least = 90, .most = INT_MAX}) : CardTest(needed) {}
   void SetUp() override {
-    const Result<int> devices = device::count();
-    if (!devices) GTEST_SKIP() << devices.error().message();
-    if (*devices == 0) GTEST_SKIP() << "no CUDA device";
-    Result<DeviceInfo> found = device::info(0);
-    ASSERT_TRUE(found) << found.error().message();
-    if (found->compute_capability < 90) {
-      GTEST_SKIP() << found->name << " has compute capability " << found->compute_capability
-                   << ", the kernel needs 90";
-    }
-    card_ = card_of(*found);
+    CardTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) card_ = card_of(device_);
   }
 
   StreamCard card_;
