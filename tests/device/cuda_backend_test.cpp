@@ -27,20 +27,6 @@ struct Case {
   bool ordered = false;  // act-order
 };
 
-CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
-  return {.kind = CellKind::int4,
-          .ints = {.scale_cells = scale_cells, .zeros = zeros},
-          .f16_scales = f16};
-}
-
-CellFormat int8_cells(int scale_cells, bool zeros, bool f16) {
-  return {.kind = CellKind::int8,
-          .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros},
-          .f16_scales = f16};
-}
-
-CellFormat f8_cells(F8Scales scales) { return {.kind = CellKind::f8, .f8 = scales}; }
-
 const ActivationParams oai{
     .kind = Activation::swigluoai, .alpha = 1.702F, .beta = 1.0F, .limit = 7.0F};
 const std::vector<Case> cases = {

@@ -43,24 +43,18 @@ inline HostExperts host_experts(const RandomLayer& layer) {
 
 // Weights of every kind that the kernels tell apart.
 inline const std::vector<CellFormat>& all_formats() {
-  const auto integers = [](int bits, int scale_cells, bool zeros, bool f16) {
-    return CellFormat{.kind = bits == 4 ? CellKind::int4 : CellKind::int8,
-                      .ints = {.bits = bits, .scale_cells = scale_cells, .zeros = zeros},
-                      .f16_scales = f16};
-  };
-  const auto f8 = [](F8Scales scales) { return CellFormat{.kind = CellKind::f8, .f8 = scales}; };
   static const std::vector<CellFormat> formats = {nvfp4_cells,
                                                   mxfp4_cells,
-                                                  integers(4, 4, false, true),
-                                                  integers(4, 1, false, false),
-                                                  integers(4, 4, true, false),
-                                                  integers(4, 1, true, true),
-                                                  f8(F8Scales::block),
-                                                  f8(F8Scales::row),
-                                                  f8(F8Scales::tensor),
+                                                  int4_cells(4, false, true),
+                                                  int4_cells(1, false, false),
+                                                  int4_cells(4, true, false),
+                                                  int4_cells(1, true, true),
+                                                  f8_cells(F8Scales::block),
+                                                  f8_cells(F8Scales::row),
+                                                  f8_cells(F8Scales::tensor),
                                                   {.kind = CellKind::mxfp8},
-                                                  integers(8, 4, false, true),
-                                                  integers(8, 1, true, false)};
+                                                  int8_cells(4, false, true),
+                                                  int8_cells(1, true, false)};
   return formats;
 }
 inline std::string name_of(const CellFormat& format) {

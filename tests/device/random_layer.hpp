@@ -22,6 +22,18 @@ inline std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+inline CellFormat int4_cells(int scale_cells, bool zeros, bool f16) {
+  return {.kind = CellKind::int4,
+          .ints = {.scale_cells = scale_cells, .zeros = zeros},
+          .f16_scales = f16};
+}
+inline CellFormat int8_cells(int scale_cells, bool zeros, bool f16) {
+  return {.kind = CellKind::int8,
+          .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros},
+          .f16_scales = f16};
+}
+inline CellFormat f8_cells(F8Scales scales) { return {.kind = CellKind::f8, .f8 = scales}; }
+
 // k that share a scale, where nothing else is asked for.
 inline std::int64_t usual_group(const CellFormat& format) {
   if (is_integer(format.kind)) return format.ints.scale_cells == 4 ? 128 : 32;
