@@ -113,13 +113,13 @@ Result<void> time_beside_limits(
     LayerBench& bench, const std::function<Result<LayerTiming>(std::int64_t tokens)>& time) {
   const auto stops = [&] { return options.stop && options.stop(); };
   if (stops()) return {};
-  FEWBIT_TRY(LimitTrack limits, LimitTrack::open(device, options, executor));
-  FEWBIT_TRY(limits.measure(bench));
+  FEWBIT_TRY(LimitTrack track, LimitTrack::open(device, options, executor));
+  FEWBIT_TRY(track.measure(bench));
   for (const std::int64_t tokens : options.tokens) {
     FEWBIT_TRY(const LayerTiming timing, time(tokens));
     if (stops()) break;
     bench.timings.push_back(timing);
-    FEWBIT_TRY(limits.measure(bench));
+    FEWBIT_TRY(track.measure(bench));
   }
   return {};
 }
