@@ -60,7 +60,11 @@ class JsonFiles {
 
 Result<std::shared_ptr<const Json>> read_json(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
-  if (!file && file.error().code == ErrorCode::not_found) return std::shared_ptr<const Json>();
+  if (!file && file.error().code == ErrorCode::not_found) {
+    std::error_code ignored;
+    if (!std::filesystem::is_symlink(path, ignored)) return std::shared_ptr<const Json>();
+    return Error{ErrorCode::not_found, "a link to nothing", path.string()};
+  }
   if (!file) return file.error();
   const auto bytes = (*file)->bytes();
   FEWBIT_TRY(expect_json(bytes, path.string()));

@@ -161,12 +161,17 @@ void find_lone_shard(Container& container, bool named) {
                    expected)});
 }
 
+// A link to nothing stands for a file that is missing, not for none.
+bool is_named(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(file, ignored));
+}
+
 // The usual index, or the only one beside no usual file: "consolidated.safetensors.index.json" of
 // Mistral's own releases. Empty when there is none.
 Result<fs::path> find_index(const fs::path& directory) {
-  std::error_code ignored;
-  if (fs::exists(directory / index_name, ignored)) return directory / index_name;
-  if (fs::exists(directory / single_name, ignored)) return fs::path();
+  if (is_named(directory / index_name)) return directory / index_name;
+  if (is_named(directory / single_name)) return fs::path();
   FEWBIT_TRY(auto files, files_with(".json", directory));
   std::erase_if(
       files, [](const fs::path& file) { return !file.filename().string().ends_with(index_end); });

@@ -34,6 +34,20 @@ Result<void> check_room(const struct statfs& system, std::uint64_t bytes,
   return system_error(reserve_action(bytes), ENOSPC, path);
 }
 
+Result<void> reserve(int file, std::uint64_t bytes, const std::filesystem::path& path) {
+  const auto size = static_cast<off_t>(bytes);
+  struct statfs system = {};
+  const bool in_memory = ::fstatfs(file, &system) == 0 && is_in_memory(system);
+  if (in_memory) FEWBIT_TRY(check_room(system, bytes, path));
+  // Not posix_fallocate: where the file system has no such call, that writes the whole file.
+  if (size == 0 || (!in_memory && ::fallocate(file, 0, 0, size) == 0)) return {};
+  if (!in_memory && errno != EOPNOTSUPP && errno != ENOSYS) {
+    return system_error(reserve_action(bytes), errno, path);
+  }
+  if (::ftruncate(file, size) != 0) return system_error(reserve_action(bytes), errno, path);
+  return {};
+}
+
 }  // namespace
 
 OutputFile::OutputFile(std::filesystem::path path, FileDescriptor file)
@@ -42,16 +56,9 @@ OutputFile::OutputFile(std::filesystem::path path, FileDescriptor file)
 Result<OutputFile> OutputFile::create(std::filesystem::path path, std::uint64_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) return system_error("create", errno, path);
-  const auto size = static_cast<off_t>(bytes);
-  struct statfs system = {};
-  const bool in_memory = ::fstatfs(file.get(), &system) == 0 && is_in_memory(system);
-  if (in_memory) FEWBIT_TRY(check_room(system, bytes, path));
-  // Not posix_fallocate: where the file system has no such call, that writes the whole file.
-  if (size != 0 && (in_memory || ::fallocate(file.get(), 0, 0, size) != 0)) {
-    if (!in_memory && errno != EOPNOTSUPP && errno != ENOSYS) {
-      return system_error(reserve_action(bytes), errno, path);
-    }
-    if (::ftruncate(file.get(), size) != 0) return system_error(reserve_action(bytes), errno, path);
+  if (const auto reserved = reserve(file.get(), bytes, path); !reserved) {
+    ::unlink(path.c_str());
+    return reserved.error();
   }
   return OutputFile(std::move(path), std::move(file));
 }

@@ -17,6 +17,9 @@ namespace {
 // Patterns that are tried one by one on every name.
 constexpr std::size_t most_patterns = 4096;
 
+// Of a rule that holds the names of its modules: all its ends are sorted.
+constexpr std::size_t longest_holder = 4096;
+
 constexpr std::string_view list_keys[] = {"ignore",         "exclude_modules",
                                           "exclude",        "modules_to_not_convert",
                                           "ignored_layers", "llm_int8_skip_modules"};
@@ -161,6 +164,14 @@ std::string_view ModuleRules::held_text(const std::pair<std::size_t, std::size_t
 }
 
 void ModuleRules::add_holder(std::string_view text, std::size_t entry) {
+  if (text.size() > longest_holder) {
+    failures_.emplace(entry,
+                      Error{ErrorCode::limit,
+                            fmt::format("a name of {} characters, compared are names of at most {}",
+                                        text.size(), longest_holder),
+                            entries_[entry].source});
+    return;
+  }
   exact_[std::string(without_wrapper_prefix(text))].push_back(entry);
   constexpr std::size_t most_holders = 1U << 20U;
   for (std::size_t at = 0; at < text.size() && holders_.size() < most_holders;) {

@@ -318,6 +318,23 @@ TEST(CheckpointJsonFile, ReadsStrictlyAndOnlyBelowTheFolder) {
   EXPECT_EQ(checkpoint->json_file("../config.json").error().code, ErrorCode::invalid_argument);
 }
 
+// A cleaned cache leaves such links; what they led to may change what the model is.
+TEST(CheckpointFolder, LinksToNothingAreNotTakenForAbsentFiles) {
+  ScratchFolder folder;
+  folder.write("model.safetensors", shard_of({"m"}));
+  const auto checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint);
+  std::filesystem::create_symlink("nowhere", folder / "hf_quant_config.json");
+  const auto config = checkpoint->json_file("hf_quant_config.json");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().what, "a link to nothing");
+  EXPECT_THAT(config.error().where, HasSubstr("hf_quant_config.json"));
+  std::filesystem::create_symlink("nowhere", folder / "model.safetensors.index.json");
+  const Error error = open_error(folder.path());
+  EXPECT_EQ(error.code, ErrorCode::not_found);
+  EXPECT_THAT(error.message(), HasSubstr("model.safetensors.index.json"));
+}
+
 TEST(CheckpointMetadata, IsMergedAndDifferencesAreFindings) {
   ScratchFolder folder;
   folder.write("1.safetensors", raw_safetensors("{\"__metadata__\":{\"format\":\"pt\"}," +

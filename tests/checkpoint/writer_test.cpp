@@ -332,7 +332,16 @@ TEST(OutputFile, InMemoryWithTooLittleRoomIsRefused) {
   const auto file = OutputFile::create(path, all + 1);
   ASSERT_FALSE(file);
   EXPECT_EQ(file.error().what, room.error().what);
-  std::filesystem::remove(path);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(OutputFile, WhatCannotBeReservedIsNotLeftAndAnothersFileIs) {
+  const ScratchFolder folder;
+  EXPECT_FALSE(OutputFile::create(folder / "file", std::uint64_t{1} << 50));
+  EXPECT_TRUE(listing(folder.path()).empty());
+  folder.write("file", "of another");
+  EXPECT_FALSE(OutputFile::create(folder / "file", std::uint64_t{1} << 50));
+  EXPECT_EQ(std::filesystem::file_size(folder / "file"), 10U);
 }
 
 TEST(OutputFile, ReadsBackWhatWasWrittenAndSaysWhereItEnds) {

@@ -37,6 +37,20 @@ TEST(ModuleRulesReport, NamesEntriesThatMatchNothing) {
   EXPECT_NE(finding.expected.find("as \"mlp.gate_proj\" would"), std::string::npos);
 }
 
+// Of names that hold those of modules all ends are sorted, which takes time as their square.
+TEST(ModuleRulesReport, NamesLongerThanAnyModulesAreALimit) {
+  for (const std::size_t dots : {std::size_t{2048}, std::size_t{2049}, std::size_t{500'000}}) {
+    std::string name;
+    for (std::size_t i = 0; i < dots; ++i) name += "a.";
+    const ModuleRules list(rule_dialect(Producer::quark), {{name, "config.json rules"}});
+    const Finding finding = only_finding(list, {"model.layers.0.mlp"});
+    EXPECT_EQ(finding.rule, dots == 2048 ? "pattern-unmatched" : "pattern-limit");
+    if (dots == 2048) continue;
+    EXPECT_EQ(finding.found, "a name of " + std::to_string(2 * dots) +
+                                 " characters, compared are names of at most 4096");
+  }
+}
+
 Finding finding_of(Producer producer, const std::string& entry, const ListContext& context) {
   std::vector<std::string_view> names = {
       "model.layers.0.mlp.gate", "model.layers.0.mlp.shared_expert.up_proj",
