@@ -16,6 +16,7 @@
 #include "problem_options.hpp"
 #include "progress.hpp"
 #include "run_verdict.hpp"
+#include "scheme/identify_depth.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/part_of_model.hpp"
 #include "scheme/validation.hpp"
@@ -229,7 +230,7 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
 
 Result<Report> make_report(const Options& options) {
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
-  FEWBIT_TRY(Identified identified, identify(checkpoint));
+  FEWBIT_TRY(Identified identified, identify(checkpoint, options.depth()));
   Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
                 {}};
   report.device = options.device.text;

@@ -23,30 +23,59 @@ void count_columns(GroupIndex& index, std::int64_t k, std::int64_t groups, std::
   }
 }
 
+// The group of column j; negative ones are counted from the end.
+struct Column {
+  std::int32_t stored = 0;
+  std::int64_t group = 0;
+};
+
+struct Columns {
+  Columns(const TensorView& g_idx, std::int64_t group_size)
+      : bytes(g_idx.bytes.data()),
+        k(static_cast<std::int64_t>(g_idx.bytes.size() / sizeof(std::int32_t))),
+        size(group_size <= 0 ? std::max<std::int64_t>(k, 1) : group_size),
+        groups(ceil_div(k, size)) {}
+
+  Column at(std::int64_t j) const {
+    Column column;
+    std::memcpy(&column.stored, bytes + static_cast<std::size_t>(j) * sizeof(column.stored),
+                sizeof(column.stored));
+    column.group = column.stored < 0 ? column.stored + groups : column.stored;
+    return column;
+  }
+
+  const std::byte* bytes;
+  std::int64_t k;
+  std::int64_t size;
+  std::int64_t groups;
+};
+
 }  // namespace
+
+bool columns_in_order(const TensorView& g_idx, std::int64_t group_size) {
+  const Columns columns(g_idx, group_size);
+  for (std::int64_t j = 0; j < columns.k; ++j) {
+    if (columns.at(j).group != j / columns.size) return false;
+  }
+  return true;
+}
 
 GroupIndex read_group_index(const TensorView& g_idx, std::int64_t group_size) {
   GroupIndex index;
-  const std::size_t columns = g_idx.bytes.size() / sizeof(std::int32_t);
-  const auto k = static_cast<std::int64_t>(columns);
-  if (k == 0) return index;
-  const std::int64_t size = group_size <= 0 ? k : group_size;
-  const std::int64_t groups = ceil_div(k, size);
-  index.groups.resize(columns);
-  for (std::size_t j = 0; j < columns; ++j) {
-    std::int32_t stored = 0;
-    std::memcpy(&stored, g_idx.bytes.data() + j * sizeof(stored), sizeof(stored));
-    const std::int64_t group = stored < 0 ? stored + groups : stored;
-    if (group < 0 || group >= groups) {
-      index.bad_column = static_cast<std::int64_t>(j);
-      index.bad_value = stored;
+  const Columns columns(g_idx, group_size);
+  index.groups.resize(static_cast<std::size_t>(columns.k));
+  for (std::int64_t j = 0; j < columns.k; ++j) {
+    const Column column = columns.at(j);
+    if (column.group < 0 || column.group >= columns.groups) {
+      index.bad_column = j;
+      index.bad_value = column.stored;
       index.in_order = false;
       return index;
     }
-    index.groups[j] = static_cast<std::int32_t>(group);
-    index.in_order = index.in_order && group == static_cast<std::int64_t>(j) / size;
+    index.groups[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(column.group);
+    index.in_order = index.in_order && column.group == j / columns.size;
   }
-  if (!index.in_order) count_columns(index, k, groups, size);
+  if (!index.in_order) count_columns(index, columns.k, columns.groups, columns.size);
   return index;
 }
 

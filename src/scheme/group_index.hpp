@@ -18,6 +18,8 @@ struct GroupIndex {
   std::int64_t uneven_count = 0;
   std::int64_t uneven_expected = 0;
 };
+// Whether column j is in group j / group_size, everywhere; the same as in_order below.
+bool columns_in_order(const TensorView& g_idx, std::int64_t group_size);
 // g_idx i32 [k]. group_size 0 = one group. Past a bad column nothing more is filled in.
 GroupIndex read_group_index(const TensorView& g_idx, std::int64_t group_size);
 

@@ -12,6 +12,8 @@
 #include "core/quote.hpp"
 #include "scheme/config_word.hpp"
 #include "scheme/finding_groups.hpp"
+#include "scheme/group_order.hpp"
+#include "scheme/identify_depth.hpp"
 #include "scheme/model_hints.hpp"
 #include "scheme/model_json.hpp"
 #include "scheme/module_rules.hpp"
@@ -186,9 +188,15 @@ void spread_activation(std::vector<Draft>& drafts) {
   }
 }
 
+void read_orders(std::vector<Draft>& drafts, const Checkpoint& checkpoint) {
+  std::vector<Module*> modules;
+  for (Draft& draft : drafts) modules.push_back(&draft.module);
+  read_group_orders(checkpoint, modules);
+}
+
 }  // namespace
 
-Result<Identified> identify(const Checkpoint& checkpoint) {
+Result<Identified> identify(const Checkpoint& checkpoint, Depth depth) {
   Inventory inventory;
   inventory.checkpoint = &checkpoint;
   ModelJson config;
@@ -206,9 +214,11 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   refuse_rest(inventory);
   refuse_empty(inventory);
   refuse_companions(inventory);
+  if (depth != Depth::headers) read_orders(inventory.drafts, checkpoint);
   for (const Reader& reader : readers()) {
     if (reader.check != nullptr) reader.check(inventory);
   }
+  check_group_orders(inventory, depth);
   check_declared(inventory);
   check_both_dialects(inventory);
   check_config_values(inventory);
@@ -227,6 +237,10 @@ Result<Identified> identify(const Checkpoint& checkpoint) {
   report_unreadable(out, is_shard(checkpoint));
   soften_findings_of_a_shard(checkpoint, out.findings);
   return out;
+}
+
+Result<Identified> identify(const Checkpoint& checkpoint) {
+  return identify(checkpoint, Depth::scales);
 }
 
 std::string_view Module::part(std::string_view suffix) const {

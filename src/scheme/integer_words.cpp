@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "scheme/group_index.hpp"
 #include "scheme/integer_config.hpp"
 #include "scheme/integer_layout.hpp"
 #include "scheme/integer_zeros.hpp"
@@ -117,20 +116,17 @@ std::string settle_zeros(const Inventory& inventory, const Draft& draft, const I
   return "asymmetric zero points, and no config says whether they are stored one too small";
 }
 
-std::string settle_order(const Inventory& inventory, const Draft& draft, const IntegerFit& fit,
-                         std::optional<bool> stated, Scheme& scheme) {
-  const TensorInfo* g_idx = draft.tensor("g_idx");
-  if (g_idx == nullptr) {
-    const bool one_group = fit.group_size == 0 || fit.group_size >= fit.k;
-    if (!stated.value_or(false) || one_group) return "";
-    return "desc_act is true, but there is no g_idx that says the group of each column";
+// What the config says of the order; what g_idx holds is read of all modules later.
+std::string settle_order(const Draft& draft, const IntegerFit& fit, std::optional<bool> stated,
+                         Scheme& scheme) {
+  const bool one_group = fit.group_size == 0 || fit.group_size >= fit.k;
+  if (!stated.value_or(false)) return "";
+  if (draft.has("g_idx")) {
+    scheme.act_order = ActOrder::group;
+    return "";
   }
-  bool ordered = stated.value_or(false);
-  if (!stated && g_idx->dtype == DType::i32 && g_idx->shape == Shape{fit.k}) {
-    ordered = !read_group_index(inventory.checkpoint->tensor(*g_idx).view, fit.group_size).in_order;
-  }
-  if (ordered) scheme.act_order = ActOrder::group;
-  return "";
+  if (one_group) return "";
+  return "desc_act is true, but there is no g_idx that says the group of each column";
 }
 
 Producer producer_of(const IntegerConfig* config, const IntegerFit& fit) {
@@ -187,7 +183,7 @@ void claim_module(const Inventory& inventory, const IntegerConfig* config, Draft
   } else {
     set_awq_zeros(draft, fit, stated.spec, scheme);
   }
-  reasons.push_back(settle_order(inventory, draft, fit, stated.spec.act_order, scheme));
+  reasons.push_back(settle_order(draft, fit, stated.spec.act_order, scheme));
   const auto reason = std::find_if(reasons.begin(), reasons.end(),
                                    [](const std::string& text) { return !text.empty(); });
   draft.module.n = fit.n;

@@ -191,9 +191,6 @@ class IntegerModule {
           fmt::format("group {} has {} columns", index.uneven_group, index.uneven_count),
           fmt::format("{}: {} columns in groups of {}", index.uneven_expected, fit_.k,
                       fit_.group_size));
-    } else if (!index.in_order && module_.scheme.act_order == ActOrder::none) {
-      add(Level::warning, "group-index-order", g_idx->name, "columns in another order",
-          "groups of neighbouring columns, as desc_act is false; g_idx is used");
     }
   }
 

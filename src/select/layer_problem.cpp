@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "canonical/gguf_exact.hpp"
+#include "scheme/group_order.hpp"
 #include "scheme/layer_config.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/part_of_model.hpp"
@@ -145,6 +146,8 @@ MoeLayers moe_layer_problems(const Checkpoint& checkpoint, const Identified& ide
       out.emplace(layer, recounted(checkpoint, part, same->second, layer));
       continue;
     }
+    // As far as it was identified by its headers only.
+    read_group_orders(checkpoint, part.modules);
     auto problem = problem_of(checkpoint, part, config, layer, activation_dtype);
     if (problem) known.emplace(kind, *problem);
     out.emplace(layer, std::move(problem));

@@ -125,6 +125,34 @@ class ActOrder(Scratch):
         results = [run_json(self, "eval", model, "--text", excerpt) for model in (source, self.out)]
         self.assertEqual(results[0]["mean_nll"], results[1]["mean_nll"])
 
+    def test_the_order_of_columns_is_that_of_the_file_whatever_the_config_says(self):
+        source = self.write()
+        asked = (("check", 1, ("splits", "schemes", "selection")),
+                 ("explain", 0, ("splits", "model_splits", "layers", "candidates")))
+        said = {c: run_json(self, c, source, code=code) for c, code, _ in asked}
+        schemes = [m["scheme"] for m in run_json(self, "inspect", source)]
+        self.prepared(source=source)
+        stated = content(self.out)
+        config = json.loads((source / "config.json").read_text())
+        config["quantization_config"]["desc_act"] = False
+        (source / "config.json").write_text(json.dumps(config))
+        now = {c: run_json(self, c, source, code=code) for c, code, _ in asked}
+        for command, _, keys in asked:
+            for key in keys:
+                self.assertEqual(now[command].get(key), said[command].get(key), (command, key))
+        self.assertEqual([m["scheme"] for m in run_json(self, "inspect", source)], schemes)
+        rules = [{f["rule"] for f in page["check"]["findings"]} for page in (said, now)]
+        self.assertEqual(rules[1] - rules[0], {"group-index-order"})
+        again = self.folder / "again"
+        made = run("prepare", source, "-o", again)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for name in stated:
+            if name.startswith("prepared/"):
+                self.assertEqual(content(again)[name], stated[name], name)
+        # What was not read is not guessed.
+        headers = run_json(self, "check", source, "--headers-only", code=1)
+        self.assertIn("group-index-unread", {f["rule"] for f in headers["findings"]})
+
     def test_every_rank_has_its_columns_and_all_scales(self):
         source = self.write()
         for args, on in ((("--backend", "reference"), ()),

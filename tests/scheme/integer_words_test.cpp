@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "fewbit/scheme.hpp"
+#include "scheme/identify_depth.hpp"
 #include "scheme/small_checkpoint.hpp"
 
 namespace fewbit {
@@ -178,6 +180,87 @@ TEST(IntegerWords, WhatCannotBeReadIsRefusedByName) {
   for (const Row& row : rows) {
     EXPECT_THAT(module_of(row.shapes, row.block).unreadable, HasSubstr(row.says)) << row.block;
   }
+}
+
+// Experts 0 and 1 of one layer with two groups of 32 columns, a column each in turn where permuted.
+SmallCheckpoint indexed(std::vector<std::string> permuted, const std::string& more) {
+  const std::vector<std::uint8_t> in_turn = {0, 0, 0, 0, 1, 0, 0, 0};
+  std::vector<std::uint8_t> runs(64 * 4);
+  for (std::size_t j = 32; j < 64; ++j) runs[j * 4] = 1;
+  SmallCheckpoint small;
+  for (const std::string name :
+       {"0.gate_proj", "0.up_proj", "0.down_proj", "1.gate_proj", "1.up_proj", "1.down_proj"}) {
+    const std::string module = "model.layers.0.mlp.experts." + name;
+    const bool odd = std::ranges::find(permuted, name) != permuted.end();
+    small.add(module + ".qweight", DType::i32, {8, 64}, {0x21});
+    small.add(module + ".qzeros", DType::i32, {2, 8}, {0x77});
+    small.add(module + ".scales", DType::f16, {2, 64}, {0x00, 0x3C});
+    small.add(module + ".g_idx", DType::i32, {64}, odd ? in_turn : runs);
+  }
+  small.file("config.json", "{\"quantization_config\": " + block("gptq", more) + "}");
+  return small;
+}
+
+std::vector<std::string> ordered_of(const Identified& identified) {
+  std::vector<std::string> names;
+  for (const Module& module : identified.modules) {
+    if (module.scheme.act_order == ActOrder::group) names.push_back(module.name.substr(27));
+  }
+  return names;
+}
+
+std::vector<std::string> rules_of(const Identified& identified, const std::string& beginning) {
+  std::vector<std::string> rules;
+  for (const Finding& finding : identified.findings) {
+    if (finding.rule.starts_with(beginning)) rules.push_back(finding.rule + " " + finding.where);
+  }
+  return rules;
+}
+
+TEST(IntegerWords, ColumnsAreInTheOrderThatGroupNumbersSayWhateverTheConfigSays) {
+  const std::string down = "0.down_proj";
+  for (const std::string stated : {"", R"(, "desc_act": false)", R"(, "desc_act": true)"}) {
+    SmallCheckpoint small = indexed({down}, stated);
+    const Identified found = identified(small);
+    const bool all = stated.ends_with("true");
+    // One kernel multiplies all experts: those of the same role share the order's form.
+    EXPECT_EQ(ordered_of(found).size(), all ? 6U : 2U) << stated;
+    if (!all) {
+      EXPECT_THAT(ordered_of(found), testing::ElementsAre(down, "1.down_proj"));
+    }
+    const std::string contradicts =
+        "group-index-order model.layers.0.mlp.experts.0.down_proj.g_idx";
+    EXPECT_EQ(rules_of(found, "group-index"), stated.ends_with("false")
+                                                  ? std::vector<std::string>{contradicts}
+                                                  : std::vector<std::string>{})
+        << stated;
+  }
+  SmallCheckpoint runs = indexed({}, R"(, "desc_act": false)");
+  EXPECT_EQ(ordered_of(identified(runs)).size(), 0U);
+  EXPECT_EQ(rules_of(identified(runs), "group-index").size(), 0U);
+}
+
+TEST(IntegerWords, HeadersAloneTellThatGroupNumbersWereNotRead) {
+  for (const std::string stated : {"", R"(, "desc_act": false)"}) {
+    SmallCheckpoint small = indexed({"0.down_proj"}, stated);
+    const auto found = identify(small.open(), Depth::headers);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(ordered_of(*found).size(), 0U);
+    EXPECT_EQ(rules_of(*found, "group-index-unread").size(), 3U) << stated;  // one a role
+  }
+  SmallCheckpoint stated = indexed({"0.down_proj"}, R"(, "desc_act": true)");
+  const auto found = identify(stated.open(), Depth::headers);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(rules_of(*found, "group-index").size(), 0U);
+}
+
+TEST(IntegerWords, OneGroupForAllColumnsIsInNoOrder) {
+  Shapes shapes = gptq;
+  const Scheme scheme = module_of(shapes, R"({"quant_method": "gptq", "bits": 4, "group_size": -1,
+      "desc_act": true})")
+                            .scheme;
+  EXPECT_EQ(scheme.scale->granularity.cols, 0);
+  EXPECT_EQ(scheme.act_order, ActOrder::none);
 }
 
 TEST(IntegerWords, AnUnknownMethodMakesNothingReadable) {
