@@ -9,6 +9,7 @@
 #include "scheme/finding_groups.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/nibble_types.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_sharing.hpp"
 
@@ -130,7 +131,8 @@ class Check {
     const bool words = zeros->dtype == DType::i32 && (bits == 4 || bits == 8);
     if (!words && zeros->dtype != DType::i8) return;
     const std::byte middle{static_cast<unsigned char>(!words ? 0 : bits == 4 ? 0x88 : 0x80)};
-    const auto bytes = inventory_.checkpoint->tensor(*zeros).view.bytes;
+    const PassingTensor stored(*inventory_.checkpoint, *zeros);
+    const auto bytes = stored.bytes();
     const auto other =
         std::find_if(bytes.begin(), bytes.end(), [&](std::byte byte) { return byte != middle; });
     if (other == bytes.end()) return;

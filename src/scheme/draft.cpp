@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -48,8 +49,8 @@ bool is_left_over_zero(const Inventory& inventory, const Draft& draft, std::stri
   if (suffix != "weight_zero_point" || info == nullptr || inventory.checkpoint == nullptr) {
     return false;
   }
-  const Tensor tensor = inventory.checkpoint->tensor(*info);
-  return std::all_of(tensor.view.bytes.begin(), tensor.view.bytes.end(),
+  const PassingTensor tensor(*inventory.checkpoint, *info);
+  return std::all_of(tensor.bytes().begin(), tensor.bytes().end(),
                      [](std::byte byte) { return byte == std::byte{0}; });
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/checked.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/scale_fit.hpp"
 #include "scheme/whole_words.hpp"
 
@@ -122,8 +123,8 @@ std::string find_unknown(const Module& module) {
 
 bool is_unset_group_index(const Inventory& inventory, const TensorInfo& g_idx) {
   if (g_idx.dtype != DType::i32 || inventory.checkpoint == nullptr) return false;
-  const Tensor tensor = inventory.checkpoint->tensor(g_idx);
-  const auto bytes = tensor.view.bytes;
+  const PassingTensor tensor(*inventory.checkpoint, g_idx);
+  const auto bytes = tensor.bytes();
   return !bytes.empty() && std::all_of(bytes.begin(), bytes.end(),
                                        [](std::byte byte) { return byte == std::byte{0xFF}; });
 }

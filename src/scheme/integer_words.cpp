@@ -9,6 +9,7 @@
 #include "scheme/integer_layout.hpp"
 #include "scheme/integer_zeros.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 
 namespace fewbit {
 namespace {
@@ -107,8 +108,8 @@ std::string settle_zeros(const Inventory& inventory, const Draft& draft, const I
     scheme.zero_points = !*symmetric;
     return "";
   }
-  const ZeroFields fields =
-      count_zero_fields(inventory.checkpoint->tensor(*qzeros).view, fit.n, fit.bits);
+  const PassingTensor zeros(*inventory.checkpoint, *qzeros);
+  const ZeroFields fields = count_zero_fields(zeros.view(), fit.n, fit.bits);
   if (!packing && fields.symmetric_as_is()) scheme.packing = Packing::words_k;
   if (fields.symmetric_as_is() || fields.symmetric_minus() || symmetric.value_or(false)) return "";
   scheme.zero_points = true;

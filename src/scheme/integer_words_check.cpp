@@ -13,6 +13,7 @@
 #include "scheme/integer_config.hpp"
 #include "scheme/integer_layout.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/reader.hpp"
 
 namespace fewbit {
@@ -73,7 +74,8 @@ void check_zeros(const Inventory& inventory, const IntegerConfig& config, const 
   const bool along_n = module.scheme.packing == Packing::words_n;
   const TensorInfo* zeros = draft.tensor("qzeros");
   if (!along_n || zeros == nullptr || spec_of(config, module.name).symmetric != true) return;
-  const auto bytes = inventory.checkpoint->tensor(*zeros).view.bytes;
+  const PassingTensor stored(*inventory.checkpoint, *zeros);
+  const auto bytes = stored.bytes();
   const auto wrong = std::count_if(bytes.begin(), bytes.end(),
                                    [](std::byte byte) { return byte != std::byte{0x88}; });
   if (wrong == 0) return;

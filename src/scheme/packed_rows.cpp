@@ -8,6 +8,7 @@
 #include "core/checked.hpp"
 #include "scheme/integer_parts.hpp"
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/whole_words.hpp"
 
 namespace fewbit {
@@ -21,6 +22,16 @@ std::optional<std::int64_t> row_words(std::int64_t k, int bits) {
   const auto total = checked_mul(k, std::int64_t{bits});
   if (!total) return std::nullopt;
   return ceil_div(*total, std::int64_t{32});
+}
+
+// A module's name without the numbers of its layer and expert.
+std::string pattern_of(std::string_view name) {
+  std::string out;
+  for (const std::string_view part : split_dots(name)) {
+    const bool number = part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (!number) out.append(part).push_back('.');
+  }
+  return out;
 }
 
 // The width that fits the words; the declared one when it does. Empty: none or several.
@@ -80,9 +91,15 @@ class Claim {
     if (bits && (*bits < 1 || *bits > 8)) {
       return fmt::format("num_bits {}, expected 1 to 8", *bits);
     }
-    const auto size = shapes_.find(*inventory_.checkpoint, draft_);
-    const auto width = size ? width_of(size->k, words, bits) : std::nullopt;
-    if (width && size->n == module.n) {
+    const auto width_for = [&](const MatrixSize& size) {
+      return size.n == module.n ? width_of(size.k, words, bits) : std::nullopt;
+    };
+    // Without a width in the config those of other modules are no help.
+    const auto size =
+        !bits ? stored_weight_shape(*inventory_.checkpoint, module)
+              : shapes_.find(*inventory_.checkpoint, draft_, *bits,
+                             [&](const auto& one) { return width_for(one).has_value(); });
+    if (const auto width = size ? width_for(*size) : std::nullopt) {
       module.k = size->k;
       set_width(*width);
     } else if (const auto k = columns_by_groups(words)) {
@@ -134,13 +151,19 @@ void claim_packed_rows(const Inventory& inventory, Draft& draft, Producer produc
   Claim(inventory, draft, options, shapes).run(producer);
 }
 
-std::optional<MatrixSize> WeightShapes::find(const Checkpoint& checkpoint, const Draft& draft) {
+std::optional<MatrixSize> WeightShapes::find(const Checkpoint& checkpoint, const Draft& draft,
+                                             int bits,
+                                             const std::function<bool(MatrixSize)>& fits) {
   Shape key = integer_part(draft, "weight_packed")->shape;
   const TensorInfo* scale = integer_part(draft, "weight_scale");
   if (scale != nullptr) key.insert(key.end(), scale->shape.begin(), scale->shape.end());
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  key.push_back(bits);
+  Known& known = known_[{pattern_of(draft.module.name), std::move(key)}];
+  if (known.asked == most_asked) return known.size;
   const auto size = stored_weight_shape(checkpoint, draft.module);
-  if (size) known_.emplace(std::move(key), *size);
+  // One that fits tells of all others, the last of many that do not too.
+  known.asked = size && fits(*size) ? most_asked : known.asked + 1;
+  if (known.asked == most_asked) known.size = size;
   return size;
 }
 
@@ -151,14 +174,14 @@ std::optional<MatrixSize> stored_weight_shape(const Checkpoint& checkpoint, cons
   if (info == nullptr) return std::nullopt;
   if (info->dtype != DType::i64 && info->dtype != DType::i32) return std::nullopt;
   const std::size_t width = info->dtype == DType::i64 ? 8 : 4;
-  const Tensor tensor = checkpoint.tensor(*info);
+  const PassingTensor tensor(checkpoint, *info);
   // Of fused experts: one pair an expert, all alike, or with the experts before it.
-  const std::size_t count = tensor.view.bytes.size() / width;
+  const std::size_t count = tensor.bytes().size() / width;
   if (count < 2) return std::nullopt;
   const std::size_t first = count == 3 ? 1 : 0;
   std::int64_t values[2] = {0, 0};
   for (std::size_t i = 0; i < 2; ++i) {
-    const std::byte* from = tensor.view.bytes.data() + (first + i) * width;
+    const std::byte* from = tensor.bytes().data() + (first + i) * width;
     std::int32_t narrow = 0;
     std::memcpy(width == 8 ? static_cast<void*>(&values[i]) : static_cast<void*>(&narrow), from,
                 width);

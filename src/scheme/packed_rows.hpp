@@ -3,7 +3,10 @@
 // or words of whole codes (whole_words.hpp).
 #pragma once
 
+#include <functional>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "scheme/int8.hpp"
 
@@ -16,14 +19,24 @@ struct MatrixSize {
 };
 std::optional<MatrixSize> stored_weight_shape(const Checkpoint& checkpoint, const Module& module);
 
-// weight_shape of the modules of a checkpoint, read once for all with the same shapes of codes and
-// scales: thousands of experts lie in as many places of the files.
+// weight_shape of the modules of a checkpoint, read once for all of the same name in other layers
+// and experts with the same shapes of codes and scales and the same width: thousands of experts lie
+// in as many places of the files. Of values that fit no codes it asks some modules more, and then
+// takes theirs for that of all.
 class WeightShapes {
  public:
-  std::optional<MatrixSize> find(const Checkpoint& checkpoint, const Draft& draft);
+  // bits: as the config says; `fits`: whether the codes of the draft can be those of a matrix of
+  // that size.
+  std::optional<MatrixSize> find(const Checkpoint& checkpoint, const Draft& draft, int bits,
+                                 const std::function<bool(MatrixSize)>& fits);
 
  private:
-  std::map<Shape, MatrixSize> known_;
+  static constexpr int most_asked = 16;
+  struct Known {
+    int asked = 0;  // most_asked: `size` holds for all
+    std::optional<MatrixSize> size;
+  };
+  std::map<std::pair<std::string, Shape>, Known> known_;  // by names without numbers
 };
 
 // Claims the draft, or refuses it with what does not fit. The number of columns is that of

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "scheme/name_parts.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/scale_values.hpp"
 #include "scheme/validation.hpp"
 
@@ -28,8 +29,8 @@ const TensorInfo* input_scale(const Validation& validation, const Module& module
 // The value, of a scale that is one plausible number.
 std::optional<float> check_value(Validation& validation, const Module& module,
                                  const TensorInfo& info) {
-  const Tensor tensor = validation.checkpoint.tensor(info);
-  const auto counts = count_scale_values(info.dtype, tensor.view.bytes);
+  const PassingTensor tensor(validation.checkpoint, info);
+  const auto counts = count_scale_values(info.dtype, tensor.bytes());
   if (!counts || counts->values == 0) return std::nullopt;
   if (counts->not_finite + counts->negative + counts->zero == 0) {
     return counts->values == 1 ? std::optional(counts->largest) : std::nullopt;

@@ -9,6 +9,7 @@
 #include "core/checked.hpp"
 #include "scheme/group_index.hpp"
 #include "scheme/packed_rows.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -54,21 +55,21 @@ void validate_group_index(Validation& validation, const Module& module) {
   if (info == nullptr || info->dtype != DType::i32) return;
   const std::int64_t cols = module.scheme.scale->granularity.cols;
   const std::int64_t groups = cols == 0 ? 1 : ceil_div(module.k, cols);
-  const Tensor tensor = validation.checkpoint.tensor(*info);
+  const PassingTensor tensor(validation.checkpoint, *info);
   std::int64_t wrong = 0;
   std::int64_t unset = 0;
   std::int32_t example = 0;
-  const std::size_t count = tensor.view.bytes.size() / sizeof(std::int32_t);
+  const std::size_t count = tensor.bytes().size() / sizeof(std::int32_t);
   for (std::size_t i = 0; i < count; ++i) {
     std::int32_t group = 0;
-    std::memcpy(&group, tensor.view.bytes.data() + i * sizeof group, sizeof group);
+    std::memcpy(&group, tensor.bytes().data() + i * sizeof group, sizeof group);
     unset += group == -1 ? 1 : 0;
     if (group >= 0 && group < groups) continue;
     if (wrong++ == 0) example = group;
   }
   // Some files hold -1 everywhere where there is no order.
   if (unset == static_cast<std::int64_t>(count)) return;
-  if (wrong == 0) return validate_group_sizes(validation, module, *info, tensor.view);
+  if (wrong == 0) return validate_group_sizes(validation, module, *info, tensor.view());
   validation.add(module, Level::error, "g-idx-range", info->name,
                  fmt::format("{} of {} groups, the first {}", wrong, count, example),
                  fmt::format("0 to {}", groups - 1), double(wrong));
@@ -78,8 +79,8 @@ void validate_zero_points(Validation& validation, const Module& module) {
   const TensorInfo* info = find_part(validation, module, "weight_zero_point");
   if (info == nullptr || info->dtype != DType::i8 || dtype_bits(module.scheme.weight) == 8) return;
   const std::int32_t half = module.scheme.zero_point;
-  const Tensor tensor = validation.checkpoint.tensor(*info);
-  const auto bytes = tensor.view.bytes;
+  const PassingTensor tensor(validation.checkpoint, *info);
+  const auto bytes = tensor.bytes();
   const auto outside = [&](std::byte byte) {
     const std::int32_t zero = std::int32_t{static_cast<std::int8_t>(byte)};
     return zero < -half || zero >= half;

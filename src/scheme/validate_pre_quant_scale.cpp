@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/convert.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -26,10 +27,10 @@ void validate_pre_quant_scale(Validation& validation, const Module& module) {
     return;
   }
   if (validation.depth < Depth::scales) return;
-  const Tensor tensor = validation.checkpoint.tensor(*scale);
-  std::vector<float> values(tensor.view.bytes.size() * 8 /
+  const PassingTensor tensor(validation.checkpoint, *scale);
+  std::vector<float> values(tensor.bytes().size() * 8 /
                             static_cast<std::size_t>(dtype_bits(dtype)));
-  if (!convert_to_f32(dtype, tensor.view.bytes, values)) return;
+  if (!convert_to_f32(dtype, tensor.bytes(), values)) return;
   std::int64_t bad = 0;
   for (const float value : values) bad += std::isfinite(value) && value > 0.0F ? 0 : 1;
   if (bad == 0) return;

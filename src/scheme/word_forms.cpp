@@ -10,6 +10,7 @@
 
 #include "core/quote.hpp"
 #include "scheme/finding_groups.hpp"
+#include "scheme/passing_tensor.hpp"
 #include "scheme/whole_words.hpp"
 
 namespace fewbit {
@@ -161,18 +162,18 @@ ModuleForms word_forms(const Checkpoint& checkpoint, const Module& module) {
   const int bits = dtype_bits(module.scheme.weight);
   const TensorInfo* packed = find_part(checkpoint, module, "weight_packed");
   if (packed == nullptr || packed->shape.empty() || packed->shape.back() < 1) return out;
-  const Tensor codes = checkpoint.tensor(*packed);
+  const PassingTensor codes(checkpoint, *packed);
   WordLines rows;
-  rows.bytes = codes.view.bytes;
+  rows.bytes = codes.bytes();
   rows.words = rows.block = packed->shape.back();
   rows.lines = static_cast<std::int64_t>(rows.bytes.size()) / 4 / rows.words;
   rows.count = module.k;
   out.codes = forms_of(rows, bits);
   const TensorInfo* zero = find_part(checkpoint, module, "weight_zero_point");
   if (zero == nullptr || zero->dtype != DType::i32 || zero->shape.size() < 2) return out;
-  const Tensor zeros = checkpoint.tensor(*zero);
+  const PassingTensor zeros(checkpoint, *zero);
   WordLines columns;
-  columns.bytes = zeros.view.bytes;
+  columns.bytes = zeros.bytes();
   columns.each = columns.step = zero->shape.back();
   columns.words = zero->shape[zero->shape.size() - 2];
   if (columns.each < 1 || columns.words < 1) return out;

@@ -6,6 +6,7 @@
 
 #include "core/convert.hpp"
 #include "core/float_types.hpp"
+#include "scheme/passing_tensor.hpp"
 
 namespace fewbit {
 
@@ -16,7 +17,8 @@ bool has_zero_bias(const Checkpoint& checkpoint, const Module& module) {
   if (bias->shape != expected || !is_16_or_32_bit_float(bias->dtype)) return false;
   const std::size_t width = static_cast<std::size_t>(dtype_bits(bias->dtype)) / 8;
   std::vector<float> values(bias->bytes / width);
-  const auto read = convert_to_f32(bias->dtype, checkpoint.tensor(*bias).view.bytes, values);
+  const PassingTensor tensor(checkpoint, *bias);
+  const auto read = convert_to_f32(bias->dtype, tensor.bytes(), values);
   return read && std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
 }
 

@@ -182,6 +182,34 @@ class HostileHeaders(unittest.TestCase):
         self.patterns(b"(?i)" + rb"[^\\u0100-\\uffffk]" * 700 + b"%d" % i for i in range(50))
         self.patterns(b"".join(b"(?P<n%d>)" % k for k in range(1300)) + b"%d" % i for i in range(300))
 
+    def test_small_tensors_between_codes(self):
+        """Values that identification looks at, each in pages of its own: these do not add up."""
+        def parts(at):
+            for suffix, dtype, shape, size in (
+                (b"packed", b"I32", b"[16,4096]", 1 << 18),
+                (b"scale", b"F16", b"[16,1]", 32),
+                (b"shape", b"I64", b"[2]", 16),
+                (b"g_idx", b"I32", b"[32768]", 1 << 17),
+                (b"zero_point", b"I8", b"[16,1]", 16),
+            ):
+                yield suffix, dtype, shape, at, at + size
+                at += size
+
+        modules, pieces, end = 6000, [], 0
+        for i in range(modules):
+            for suffix, dtype, shape, begin, end in parts(end):
+                name = b"model.layers.0.mlp.experts.%d.up_proj.weight_%s" % (i, suffix)
+                pieces.append(b'"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}' % (name, dtype, shape, begin, end))
+        header = b"{" + b",".join(pieces) + b"}"
+        path = self.folder / "model.safetensors"
+        with open(path, "wb") as out:
+            out.write(struct.pack("<Q", len(header)) + header)
+            out.truncate(8 + len(header) + end)
+        (self.folder / "config.json").write_text(
+            '{"quantization_config":{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":'
+            '{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"strategy":"channel","symmetric":true}}}}}')
+        self.within(self.folder, len(header), 5 * modules)
+
     def test_gguf_pairs(self):
         empty_array = struct.pack("<IIQ", 9, 8, 0)
         self.gguf(MOST_PAIRS, pairs(MOST_PAIRS, empty_array), 0, ())

@@ -215,6 +215,33 @@ def nvfp4_by_tensors():
     yield without_config(four_bit_floats("ct-nvfp4-of-no-config", {}, "compressed-tensors NVFP4"), "ct-nvfp4-without-config")
 
 
+def shapes_alike():
+    """Codes and scales of the same shapes that are matrices of other widths and numbers of columns."""
+    channel = args(strategy="channel", group_size=None)
+    name = "ct-one-shape-of-two-widths"
+    settings = config(channel, targets=["re:.*0.self_attn.*"])
+    wide = {"targets": ["re:.*[12].self_attn.*"], "weights": channel | {"num_bits": 8}}
+    settings["quantization_config"]["config_groups"]["group_1"] = wide
+    modules = {}
+    for layer, projection, bits, k in [(0, "o", 4, 64), (1, "o", 8, 32), (2, "q", 8, 32)]:
+        matrix = Integers(random(f"{name}-{layer}"), 48, k, bits, group=0)
+        modules[f"model.layers.{layer}.self_attn.{projection}_proj"] = (matrix.parts, matrix.values)
+    case = case_of(name, modules, settings, "compressed-tensors INT4")
+    case.schemes |= {f"model.layers.{layer}.self_attn.{part}_proj": "compressed-tensors INT8" for layer, part in [(1, "o"), (2, "q")]}
+    yield case
+    name = "ct-one-shape-of-two-lengths"
+    modules = {}
+    for projection, k in [("o", 64), ("q", 60)]:
+        matrix = Integers(random(f"{name}-{projection}"), 48, k, group=0)
+        modules[f"model.layers.0.self_attn.{projection}_proj"] = (matrix.parts, matrix.values)
+    yield case_of(name, modules, config(channel), "compressed-tensors INT4")
+    # A wrong one is not that of all others.
+    case = integers("ct-first-shape-wrong", config(channel), group=0)
+    case.tensors[f"{EXPERT}down_proj.weight_shape"] = np.array([0, 0], np.int64)
+    case.schemes[f"{EXPERT}down_proj"] = "weight_shape [rows, columns] is missing"
+    yield replace(case, faults=("module-unreadable",))
+
+
 def left_over_zeros():
     for case, dtype in [(fp8_case("channel"), e4m3(0).dtype), (fp8_case("tensor"), np.int8), (nvfp4(), e4m3(0).dtype)]:
         case.name += "-left-over-zeros"
@@ -234,5 +261,6 @@ def cases():
     yield from odd_configs()
     yield from nvfp4_by_tensors()
     yield from left_over_zeros()
+    yield from shapes_alike()
     yield published("ct-mixed-published")
     yield published("ct-mixed-published-turned", turned=True)
