@@ -8,6 +8,7 @@
 
 #include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
+#include "scheme/config_word.hpp"
 
 namespace fewbit {
 namespace {
@@ -20,16 +21,18 @@ constexpr std::string_view known_keys[] = {
 constexpr std::string_view strategies[] = {"tensor", "channel",      "group",    "block",
                                            "token",  "tensor_group", "attn_head"};
 
-void note(std::vector<Finding>& odd, const std::string& where, std::string_view key,
-          const Json& value, std::string_view expected) {
-  odd.push_back({Level::warning, "config-value", where,
-                 fmt::format("{} {}", key, value_text(value)), std::string(expected)});
-}
-
 // nullptr when absent or null.
 const Json* value_of(const Json& args, std::string_view key) {
   const Json* value = args.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+// The same of a key that is never null where compressed-tensors wrote it.
+const Json* stated(const Json& args, std::string_view key, const std::string& where,
+                   std::string_view expected, OddValues& odd) {
+  const Json* value = args.find(key);
+  if (value != nullptr && value->is_null()) odd.note_null(where, key, expected);
+  return value_of(args, key);
 }
 
 std::optional<std::int64_t> number(std::string_view text) {
@@ -106,76 +109,123 @@ std::optional<CtPreset> width_preset(std::string_view name) {
   return preset;
 }
 
-// What a code is: its width, its type and how many share a scale.
-void read_codes(const Json& args, const std::string& where, std::vector<Finding>& odd,
-                CtArgs& out) {
-  if (const Json* bits = value_of(args, "num_bits")) {
+constexpr std::string_view a_width = "an integer from 1 to 16";
+constexpr std::string_view int_or_float = "\"int\" or \"float\"";
+constexpr std::string_view yes_or_no = "true or false";
+constexpr std::string_view yes_no_local = "true, false or \"local\"";
+
+// What a code is: its width and its type.
+void read_codes(const Json& args, const std::string& where, OddValues& odd, CtArgs& out) {
+  if (const Json* bits = stated(args, "num_bits", where, a_width, odd)) {
     const auto value = bits->as_int64();
     const bool known = value && *value >= 1 && *value <= 16;
     if (known) out.bits = static_cast<int>(*value);
     out.bits_usable = known;
-    if (!known) note(odd, where, "num_bits", *bits, "an integer from 1 to 16");
+    if (!known) odd.note(where, "num_bits", *bits, a_width);
   }
-  if (const Json* type = value_of(args, "type")) {
+  if (const Json* type = stated(args, "type", where, int_or_float, odd)) {
     const std::string* text = type->as_string();
     out.floating = text != nullptr && *text == "float";
     if (text == nullptr || (*text != "float" && *text != "int")) {
-      note(odd, where, "type", *type, "\"int\" or \"float\"");
+      odd.note(where, "type", *type, int_or_float);
     }
   }
-  const Json* dynamic = value_of(args, "dynamic");
-  out.fixed = dynamic != nullptr && dynamic->as_bool() == false;
-  if (const Json* symmetric = value_of(args, "symmetric")) {
+  if (const Json* symmetric = stated(args, "symmetric", where, yes_or_no, odd)) {
     out.symmetric = symmetric->as_bool().value_or(true);
-    if (!symmetric->as_bool()) note(odd, where, "symmetric", *symmetric, "true or false");
+    if (!symmetric->as_bool()) odd.note(where, "symmetric", *symmetric, yes_or_no);
   }
-  if (const Json* size = value_of(args, "group_size")) {
-    const auto value = size->as_int64();
-    if (value && *value > 0) out.group_size = *value;
-    if (!value || *value < -1 || *value == 0)
-      note(odd, where, "group_size", *size, "-1 or above 0");
+  if (const Json* dynamic = stated(args, "dynamic", where, yes_no_local, odd)) {
+    const std::string* text = dynamic->as_string();
+    out.fixed = dynamic->as_bool() == false;
+    if (!dynamic->as_bool() && (text == nullptr || *text != "local")) {
+      odd.note(where, "dynamic", *dynamic, yes_no_local);
+    }
   }
 }
 
 // How scales lie over the matrix.
-void read_scales(const Json& args, const std::string& where, std::vector<Finding>& odd,
-                 CtArgs& out) {
+void read_scales(const Json& args, const std::string& where, OddValues& odd, CtArgs& out) {
+  if (const Json* size = value_of(args, "group_size")) {
+    const auto value = size->as_int64();
+    if (value && *value > 0) out.group_size = *value;
+    if (!value || *value < -1 || *value == 0) odd.note(where, "group_size", *size, "-1 or above 0");
+  }
   if (const Json* strategy = value_of(args, "strategy")) {
     const std::string* text = strategy->as_string();
     const bool known = text != nullptr && std::find(std::begin(strategies), std::end(strategies),
                                                     *text) != std::end(strategies);
     if (known) out.strategy = *text;
-    if (!known) note(odd, where, "strategy", *strategy, "tensor, channel, group, block or another");
+    if (!known) odd.note(where, "strategy", *strategy, "tensor, channel, group, block or another");
   }
   if (const Json* block = value_of(args, "block_structure")) {
     out.block = block_of(*block);
-    if (!out.block) note(odd, where, "block_structure", *block, "[rows, columns]");
+    if (!out.block) odd.note(where, "block_structure", *block, "[rows, columns]");
   }
   if (const Json* order = value_of(args, "actorder")) {
     const auto value = act_order_of(*order);
     out.act_order = value.value_or(ActOrder::none);
-    if (!value) note(odd, where, "actorder", *order, "group, weight, dynamic, static or a boolean");
+    if (!value) odd.note(where, "actorder", *order, "group, weight, dynamic, static or a boolean");
   }
 }
 
-void note_unknown_keys(const Json& args, const std::string& where, std::vector<Finding>& odd) {
+// What the tensors themselves tell, and how scales were found.
+void check_rest(const Json& args, const std::string& where, OddValues& odd) {
+  for (const std::string_view key : {"scale_dtype", "zp_dtype"}) {
+    const Json* type = value_of(args, key);
+    if (type != nullptr && word_of(type) == nullptr) {
+      odd.note(where, key, *type, "the name of a type");
+    }
+  }
+  if (const Json* mx = args.find("is_mx"); mx != nullptr && !mx->as_bool()) {
+    odd.note_aside(where, "is_mx", *mx, yes_or_no);
+  }
+  const Json* observer = value_of(args, "observer");
+  if (observer != nullptr && word_of(observer) == nullptr) {
+    odd.note_aside(where, "observer", *observer, "a name");
+  }
+  const Json* settings = value_of(args, "observer_kwargs");
+  if (settings != nullptr && !settings->is_object()) {
+    odd.note_aside(where, "observer_kwargs", *settings, "an object of settings");
+  }
+}
+
+void check_keys(const Json& args, const std::string& where, OddValues& odd) {
   const Json::Object* members = args.as_object();
-  if (members == nullptr) return;
+  if (members == nullptr || !odd.unknown_keys) return;
   for (const auto& [key, value] : *members) {
     const auto end = std::end(known_keys);
     if (std::find(std::begin(known_keys), end, key) == end) {
-      note(odd, where, key, value, "a key of quantization arguments");
+      odd.note(where, key, value, "a key of quantization arguments");
     }
   }
 }
 
 }  // namespace
 
-CtArgs read_ct_args(const Json& args, const std::string& where, std::vector<Finding>& odd) {
+void OddValues::note(const std::string& where, std::string_view key, const Json& value,
+                     std::string_view expected) {
+  findings.push_back({Level::warning, "config-value", where,
+                      fmt::format("{} {}", key, value_text(value)), std::string(expected)});
+}
+
+void OddValues::note_aside(const std::string& where, std::string_view key, const Json& value,
+                           std::string_view expected) {
+  note(where, key, value, expected);
+  findings.back().level = Level::info;
+}
+
+void OddValues::note_null(const std::string& where, std::string_view key,
+                          std::string_view expected) {
+  note_aside(where, key, Json(), expected);
+  findings.back().expected += "; null is read as if the key were absent";
+}
+
+CtArgs read_ct_args(const Json& args, const std::string& where, OddValues& odd) {
   CtArgs out;
   read_codes(args, where, odd, out);
   read_scales(args, where, odd, out);
-  note_unknown_keys(args, where, odd);
+  check_rest(args, where, odd);
+  check_keys(args, where, odd);
   return out;
 }
 

@@ -46,16 +46,6 @@ bool of_class(const Module& module, std::string_view name) {
   }
 }
 
-std::vector<std::string> strings_of(const Json* list) {
-  std::vector<std::string> out;
-  const Json::Array* items = list != nullptr ? list->as_array() : nullptr;
-  if (items == nullptr) return out;
-  for (const Json& item : *items) {
-    if (const std::string* text = item.as_string()) out.push_back(*text);
-  }
-  return out;
-}
-
 // A member that is there and says something: no null, no {}.
 const Json* filled(const Json& block, std::string_view key) {
   const Json* value = block.find(key);
@@ -173,32 +163,11 @@ void CtConfig::read_groups(const Json& groups) {
 }
 
 void CtConfig::read_group(const std::string& name, const Json& value) {
-  const std::string where = fmt::format("{}.config_groups.{}", where_, name);
-  CtGroup group;
-  group.name = name;
-  group.format = format_ == "mixed-precision" ? std::string() : format_;
-  std::vector<std::string> targets;
-  if (value.as_array() != nullptr) {
-    // A preset's name with its targets.
-    const auto preset = find_ct_preset(name);
-    if (!preset && name != "UNQUANTIZED") {
-      odd_.push_back({Level::warning, "config-value", where, quote(name), "a preset's name"});
-    }
-    if (preset) {
-      group.weights = preset->weights;
-      group.activations = preset->activations;
-    }
-    targets = strings_of(&value);
-  } else {
-    if (std::string own = word_at(value, "format"); !own.empty()) group.format = std::move(own);
-    if (const Json* weights = filled(value, "weights")) {
-      group.weights = read_ct_args(*weights, where + ".weights", odd_);
-    }
-    if (const Json* inputs = filled(value, "input_activations")) {
-      group.activations = read_ct_args(*inputs, where + ".input_activations", odd_);
-    }
-    targets = strings_of(value.find("targets"));
-  }
+  OddValues odd;
+  auto [group, targets] =
+      read_ct_group(name, value, fmt::format("{}.config_groups.{}", where_, name), odd);
+  for (Finding& finding : odd.findings) odd_.push_back(std::move(finding));
+  if (group.format.empty() && format_ != "mixed-precision") group.format = format_;
   for (const std::string& target : targets) add_target(target, groups_.size());
   groups_.push_back(std::move(group));
 }

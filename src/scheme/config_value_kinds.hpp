@@ -6,17 +6,21 @@
 #include <string_view>
 
 #include "checkpoint/json.hpp"
-#include "fewbit/scheme.hpp"
+#include "scheme/config_keys.hpp"
 
 namespace fewbit {
 
-// What should stand there; empty when the value can be used, is null (which says nothing) or stands
-// under a key that fewbit knows no rule for. outermost: in the block itself, not deeper.
-enum class KeyDepth { outermost, inner };
-std::string expected_value(Producer producer, std::string_view key, const Json& value,
-                           KeyDepth depth);
+// Where a key stands: in the block itself or deeper, and under which key the object does.
+struct KeyPlace {
+  bool outermost = true;
+  std::string_view in = {};
+};
 
-// Whether every member of the object under this key is an object of settings.
-bool holds_settings(Producer producer, std::string_view key);
+// The rule for a key; nullptr where there is none.
+const ConfigKey* find_config_key(Producer producer, std::string_view name, const KeyPlace& place);
+
+// What should stand there; empty when the value can be used, or is a null that says "none".
+std::string expected_value(const ConfigKey& key, Producer producer, const Json& value,
+                           const KeyPlace& place);
 
 }  // namespace fewbit
