@@ -8,6 +8,7 @@ struct BlockPlace {
   const std::uint8_t* codes;
   const std::uint8_t* scales;
   const std::uint8_t* zeros;
+  std::int64_t scale_bytes;  // of a group
 };
 
 // 16 k of 16 rows, loaded as far as pays, from the codes of a block of rows. value(i): weights at
