@@ -21,7 +21,7 @@ namespace {
 
 void soft_dot(int rows, const std::uint16_t* a, const std::uint16_t* b, float* c) {
   SoftUnit unit;
-  unit.rows(rows, 0);
+  unit.rows(rows);
   unit.load<0>(c, 64);
   unit.operand<4>(a);
   unit.operand<6>(b);

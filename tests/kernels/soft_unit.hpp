@@ -4,9 +4,9 @@
 
 class SoftUnit {
  public:
-  void rows(int first, int second) {
-    if (first == rows_[0] && second == rows_[2]) return;
-    const int all[8] = {first, first, second, second, first, second, 16, 16};
+  void rows(int count) {
+    if (count == rows_[0]) return;
+    const int all[8] = {count, count, count, count, count, count, 16, 16};
     std::memset(bytes_, 0, sizeof(bytes_));
     std::memcpy(rows_, all, sizeof(rows_));
   }

@@ -25,7 +25,7 @@ using test::GuardedFloats;
 
 // An operand has a place of its own for every value of every token, and none between.
 TEST(TileOperand, GivesEveryValueItsOwnPlace) {
-  for (const std::int64_t tokens : {1, 5, 16, 17, 40}) {
+  for (const std::int64_t tokens : {1, 5, 16, 17, 40, 51, 241, 256}) {
     std::set<std::int64_t> taken;
     for (std::int64_t t = 0; t < tokens; ++t)
       for (std::int64_t k = 0; k < 96; ++k) {
@@ -55,7 +55,7 @@ TEST(TileOperand, LoadsTokensWhereTheyBelong) {
         for (std::int64_t t = 0; t < tokens; ++t) {
           const auto* from = reinterpret_cast<const std::uint8_t*>(values.data() + t * k);
           std::uint16_t* to = operand + tile_place(tokens, row, t, 0);
-          const std::int64_t rows = tile_rows(t / 16 * 16, tokens);
+          const std::int64_t rows = tile_rows(tokens, t);
           const float largest = ordered == 0 ? tile_load(from, k, rows, to)
                                              : tile_load_ordered(from, order.data(), k, rows, to);
           float expected = 0;

@@ -58,8 +58,12 @@ std::optional<std::int64_t> lay_out(const MoeProblem& problem, Operand operand, 
     pieces.take(per_route(problem.intermediate_size), workspace.activated);
     return pieces.used();
   }
-  pieces.take(per_route(problem.hidden_size, tile_k), workspace.hidden_tiles);
-  pieces.take(per_route(problem.intermediate_size, tile_k), workspace.activated_tiles);
+  const auto operand_of = [&](std::int64_t features) {
+    const auto values = per_route(features, tile_k);
+    return values ? checked_add(*values, tile_slack) : std::nullopt;
+  };
+  pieces.take(operand_of(problem.hidden_size), workspace.hidden_tiles);
+  pieces.take(operand_of(problem.intermediate_size), workspace.activated_tiles);
   const auto out = checked_add(problem.hidden_size, std::int64_t{16});
   pieces.take(out ? per_route(*out) : std::nullopt, workspace.outputs);
   return pieces.used();

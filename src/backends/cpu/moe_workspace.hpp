@@ -33,8 +33,8 @@ struct MoeWorkspace {
   std::span<float> hidden;     // [R, hidden_size padded to 16] panels; later the routes' outputs
   std::span<float> activated;  // [R, intermediate_size padded to 16] panels
   // With tiles, kernels/cpu/tile_operand.hpp:
-  std::span<std::uint16_t> hidden_tiles;     // [R, tile_row(hidden_size)]
-  std::span<std::uint16_t> activated_tiles;  // [R, tile_row(intermediate_size)]
+  std::span<std::uint16_t> hidden_tiles;     // [R, tile_row(hidden_size)] and tile_slack
+  std::span<std::uint16_t> activated_tiles;  // [R, tile_row(intermediate_size)] and tile_slack
   std::span<float> outputs;                  // [R, output_row(hidden_size)] of the routes
 };
 

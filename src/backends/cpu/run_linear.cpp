@@ -90,7 +90,7 @@ struct TilePass : Pass {
     const std::int64_t row_size = tile_row(problem.k);
     for_rows(tokens_of_share, [&](const std::uint8_t* row, Range of, std::int64_t t) {
       const std::int64_t size = of.end - of.begin;
-      const std::int64_t rows = tile_rows(t / tile_tokens * tile_tokens, size);
+      const std::int64_t rows = tile_rows(size, t);
       std::uint16_t* to = data(of) + tile_place(size, row_size, t, 0);
       if (order != nullptr)
         tile_load_ordered(row, order, problem.k, rows, to);
@@ -140,7 +140,8 @@ bool Linear::tiles_for(std::int64_t tokens) const {
 Result<std::uint64_t> Linear::workspace_bytes(std::int64_t tokens) const {
   const auto row = checked_mul(blocks_of(problem_.k), std::int64_t{16} * 4);
   static_assert(tile_k * 2 <= 16 * 4);
-  const auto bytes = row ? checked_mul(*row, std::min(tokens, max_pass_tokens)) : std::nullopt;
+  const auto rows = row ? checked_mul(*row, std::min(tokens, max_pass_tokens)) : std::nullopt;
+  const auto bytes = rows ? checked_add(*rows, tile_slack * 2) : std::nullopt;
   if (bytes) return static_cast<std::uint64_t>(*bytes);
   return Error{
       ErrorCode::limit,

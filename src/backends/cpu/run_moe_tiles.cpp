@@ -55,7 +55,7 @@ class TilePass : MoePass {
       const Panel& panel = ws_.panels[at(ws_.panel_of[at(i)])];
       const std::int64_t t = i - panel.first;
       std::uint16_t* to = hidden_tiles(panel) + tile_place(panel.tokens, hidden_row_, t, 0);
-      const std::int64_t rows = tile_rows(t / tile_tokens * tile_tokens, panel.tokens);
+      const std::int64_t rows = tile_rows(panel.tokens, t);
       const auto& order = experts_[expert_at(i)].hidden_order;
       ws_.hidden_amax[at(i)] =
           order.empty()

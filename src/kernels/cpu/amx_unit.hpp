@@ -15,12 +15,12 @@ static_assert(sizeof(AmxConfig) == 64);
 
 class AmxUnit {
  public:
-  inline __attribute__((always_inline)) void rows(int first, int second) {
-    if (first != first_ || second != second_) configure(first, second);
+  inline __attribute__((always_inline)) void rows(int count) {
+    if (count != rows_) configure(count);
   }
   void release() {
     asm volatile("tilerelease");
-    first_ = 0;
+    rows_ = 0;
   }
 
   template <int C>
@@ -48,18 +48,15 @@ class AmxUnit {
   }
 
  private:
-  void configure(int first, int second) {
+  void configure(int count) {
     AmxConfig config;
-    const int rows_of[8] = {first, first, second, second, first, second, 16, 16};
     for (int tile = 0; tile < 8; ++tile) {
-      config.rows[tile] = static_cast<std::uint8_t>(rows_of[tile]);
-      config.row_bytes[tile] = rows_of[tile] == 0 ? 0 : 64;
+      config.rows[tile] = static_cast<std::uint8_t>(tile < 6 ? count : 16);
+      config.row_bytes[tile] = 64;
     }
     asm volatile("ldtilecfg %0" : : "m"(config));
-    first_ = first;
-    second_ = second;
+    rows_ = count;
   }
 
-  int first_ = 0;
-  int second_ = 0;
+  int rows_ = 0;
 };

@@ -55,19 +55,19 @@ struct CellFill {
   static constexpr std::int64_t cell_bytes = K::Cell::bytes;
   BlockPlace at;
   CellGroups groups;
-  const Lane16Blocks* weight;
+  Lane16Blocks weight;
   explicit CellFill(const Lane16Blocks& block)
       : at(block_place<K>(block, 0)),
         groups(K::fixed_cells != 0 ? K::fixed_cells : block.group / 16),
-        weight(&block) {}
+        weight(block) {}
   static bool ordinary(const Lane16Blocks& /*block*/) { return true; }
   FEWBIT_MEMBER const std::uint8_t* codes(std::int64_t c) const {
     return at.codes + c * cell_bytes;
   }
   FEWBIT_MEMBER void cell(std::int64_t c, std::uint16_t* lines) const {
-    const auto zero = group_zero<Avx512, K>(*weight, at, groups.of(c));
+    const auto zero = group_zero<Avx512, K>(weight, at, groups.of(c));
     typename K::Cell cell;
-    K::Cell::load(cell, at.codes, c, weight->offset_codes);
+    K::Cell::load(cell, at.codes, c, weight.offset_codes);
 #pragma GCC unroll 8
     for (int line = 0; line < 8; ++line) {
       const int k = line / 4 * 8 + line % 4;

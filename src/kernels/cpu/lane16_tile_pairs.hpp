@@ -109,10 +109,11 @@ void run_dots_of(const Lane16Tiles& run, const Lane16Blocks& from, float* y, std
   using Table = DotsByTokens<K, std::make_integer_sequence<int, tile_tokens>>;
   const std::int64_t row = tile_row(from.k);
   y += pair * run.y_pair;
-  for (std::int64_t t = 0; t < run.tokens; t += tile_tokens) {
+  for (std::int64_t i = 0; i < tile_count(run.tokens); ++i) {
+    const std::int64_t t = tile_begin(run.tokens, i);
     const auto* x = reinterpret_cast<const std::uint32_t*>(run.x + t * row);
-    Table::of[tile_rows(t, run.tokens) - 1](from, pair * run.step, x, y + t * run.y_token,
-                                            run.y_token);
+    Table::of[tile_begin(run.tokens, i + 1) - t - 1](from, pair * run.step, x, y + t * run.y_token,
+                                                     run.y_token);
   }
 }
 

@@ -35,9 +35,10 @@ inline constexpr std::int64_t max_tile_tokens = 256;
 struct Lane16Tiles {
   Lane16Blocks left, right;  // of one form; the first pair's blocks. No right codes: one alone
   std::int64_t pairs = 1;
-  std::int64_t step = 1;             // blocks from a pair to the next, in both
-  const std::uint16_t* x = nullptr;  // tokens as tile_operand.hpp says, aligned to 64 bytes
-  std::int64_t tokens = 0;           // 1 to max_tile_tokens
+  std::int64_t step = 1;  // blocks from a pair to the next, in both
+  // Tokens as tile_operand.hpp says, aligned to 64 bytes. A line more is read and not used.
+  const std::uint16_t* x = nullptr;
+  std::int64_t tokens = 0;  // 1 to max_tile_tokens
   // Results of a block's 16 rows: 16 f32, aligned to 64 bytes, every y_token floats a token, every
   // y_pair floats a pair.
   float* left_y = nullptr;

@@ -19,7 +19,7 @@ std::int64_t tile_loop_amx(std::int64_t rounds, float* sink) {
   for (std::uint16_t& one : ones) one = 0x3f80;
   for (float& sum : sums) sum = *sink;
   AmxUnit unit;
-  unit.rows(16, 16);
+  unit.rows(16);
   unit.load<0>(sums, 64);
   unit.load<1>(sums, 64);
   unit.load<2>(sums, 64);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How tokens stand for products by tiles, as bf16.
 //
-// Tiles of 16 tokens, the last one of what is left; in a tile of `rows` tokens every 32 k are
-// `rows` lines of 64 bytes, one a token. In a line every 8 k stand in the order 0 4 1 5 2 6 3 7:
-// the pairs that meet a register of lane16 codes shifted by 4 i, whose words hold k = i and k = i +
-// 4 (layout/cpu_lane16.hpp). k is padded to 32 with zeros.
+// Tiles of up to 16 tokens, as few and of as equal a size as can be; in a tile of `rows` tokens
+// every 32 k are `rows` lines of 64 bytes, one a token. In a line every 8 k stand in the order 0 4
+// 1 5 2 6 3 7: the pairs that meet a register of lane16 codes shifted by 4 i, whose words hold k =
+// i and k = i + 4 (layout/cpu_lane16.hpp). k is padded to 32 with zeros.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,30 @@ inline constexpr std::int64_t tile_k = 32;
 
 // bf16 values of one token.
 constexpr std::int64_t tile_row(std::int64_t k) { return (k + tile_k - 1) / tile_k * tile_k; }
-// Tokens of the tile that begins at `first`, of `tokens`.
-constexpr std::int64_t tile_rows(std::int64_t first, std::int64_t tokens) {
-  return tokens - first < tile_tokens ? tokens - first : tile_tokens;
+// Tiles of `tokens` tokens; the first token of tile i, or their number after the last one.
+constexpr std::int64_t tile_count(std::int64_t tokens) {
+  return (tokens + tile_tokens - 1) / tile_tokens;
+}
+constexpr std::int64_t tile_begin(std::int64_t tokens, std::int64_t i) {
+  return tokens * i / tile_count(tokens);
+}
+// The tile of token t, and how many tokens that has.
+constexpr std::int64_t tile_of(std::int64_t tokens, std::int64_t t) {
+  return ((t + 1) * tile_count(tokens) - 1) / tokens;
+}
+constexpr std::int64_t tile_rows(std::int64_t tokens, std::int64_t t) {
+  const std::int64_t i = tile_of(tokens, t);
+  return tile_begin(tokens, i + 1) - tile_begin(tokens, i);
 }
 // Where k stands among 8.
 constexpr std::int64_t tile_slot(std::int64_t k) { return k % 4 * 2 + k / 4; }
+// Values that may be read beyond an operand: a line (lane16_tiles.hpp).
+inline constexpr std::int64_t tile_slack = tile_k;
 // Place of (token t, k) of `tokens` tokens with rows of tile_row(k) values.
 constexpr std::int64_t tile_place(std::int64_t tokens, std::int64_t row, std::int64_t t,
                                   std::int64_t k) {
-  const std::int64_t first = t / tile_tokens * tile_tokens;
-  const std::int64_t line = k / tile_k * tile_rows(first, tokens) + t % tile_tokens;
+  const std::int64_t first = tile_begin(tokens, tile_of(tokens, t));
+  const std::int64_t line = k / tile_k * tile_rows(tokens, t) + t - first;
   return first * row + line * tile_k + k % tile_k / 8 * 8 + tile_slot(k % 8);
 }
 

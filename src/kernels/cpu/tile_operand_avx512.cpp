@@ -92,10 +92,13 @@ float tile_load(const std::uint8_t* values, std::int64_t n, std::int64_t rows, s
 void tile_store_features(const float* values, std::int64_t tokens, std::int64_t row, std::int64_t k,
                          std::uint16_t* operand) {
   const __m256i order = _mm512_castsi512_si256(line_order());
-  for (std::int64_t t = 0; t < tokens; ++t, values += 16) {
-    const __m256i words = to_bf16(_mm512_load_ps(values));
-    std::uint16_t* to = operand + tile_place(tokens, row, t, k);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_permutexvar_epi16(order, words));
+  for (std::int64_t i = 0; i < tile_count(tokens); ++i) {
+    const std::int64_t first = tile_begin(tokens, i);
+    std::uint16_t* to = operand + tile_place(tokens, row, first, k);
+    for (std::int64_t t = first; t < tile_begin(tokens, i + 1); ++t, values += 16, to += tile_k) {
+      const __m256i words = to_bf16(_mm512_load_ps(values));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_permutexvar_epi16(order, words));
+    }
   }
 }
 
