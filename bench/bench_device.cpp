@@ -55,9 +55,12 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
   FEWBIT_TRY(const std::uint64_t bytes, calls.layers.front().device_workspace_bytes(calls.tokens));
   FEWBIT_TRY(const device::Buffer memory, device::Buffer::allocate(bytes + 1024, stream));
   const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) % 1024;
-  std::vector<device::Buffer> ids;
-  for (const auto& of_layer : calls.ids) {
-    FEWBIT_TRY(device::Buffer buffer, upload(std::as_bytes(std::span(of_layer)), stream));
+  std::vector<device::Buffer> ids;  // or logits
+  const bool routed = !calls.logits.empty();
+  for (std::size_t i = 0; i < calls.layers.size(); ++i) {
+    const auto of_layer =
+        routed ? std::as_bytes(std::span(calls.logits[i])) : std::as_bytes(std::span(calls.ids[i]));
+    FEWBIT_TRY(device::Buffer buffer, upload(of_layer, stream));
     ids.push_back(std::move(buffer));
   }
   FEWBIT_TRY(stream.synchronize());
@@ -66,13 +69,17 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
   args.hidden = calls.hidden;
   args.hidden.bytes = elements_of<std::byte>(hidden);
   args.hidden.device.kind = DeviceKind::cuda;
-  args.topk_weights = elements_of<float>(weights);
+  if (!routed) args.topk_weights = elements_of<float>(weights);
   args.out = {out.data(), out.size()};
   args.workspace = {memory.data() + (past == 0 ? 0 : 1024 - past), bytes};
   args.stream = stream.handle();
   FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, [&]() -> Result<void> {
                for (std::size_t i = 0; i < calls.layers.size(); ++i) {
-                 args.topk_ids = elements_of<std::int32_t>(ids[i]);
+                 if (routed) {
+                   args.router_logits = elements_of<float>(ids[i]);
+                 } else {
+                   args.topk_ids = elements_of<std::int32_t>(ids[i]);
+                 }
                  FEWBIT_TRY(calls.layers[i].run(args, executor));
                }
                return {};

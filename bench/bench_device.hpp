@@ -14,6 +14,7 @@ struct DeviceCalls {
   std::int64_t tokens = 0;
   TensorView hidden;                           // bf16, on the host
   std::vector<std::vector<std::int32_t>> ids;  // of each layer
+  std::vector<std::vector<float>> logits;      // likewise, in place of ids for layers with a router
   std::span<const float> router_weights;
 };
 struct DeviceTime {

@@ -52,7 +52,7 @@ class Bench {
     FEWBIT_TRY(prepare(device, options, bench));
     const bool on_card = device.kind == DeviceKind::cuda;
     FEWBIT_TRY(time_beside_limits(device, options, executor_, bench, [&](std::int64_t tokens) {
-      return on_card ? time_on_card(tokens, options.seconds) : time(tokens, options);
+      return on_card ? time_on_card(tokens, options) : time(tokens, options);
     }));
     return bench;
   }
@@ -73,6 +73,7 @@ class Bench {
       FEWBIT_TRY(MoeLayer layer, MoeLayer::prepare(selection, problem, weights, device, executor_));
       bench.prepare_seconds = seconds_since(start);
       bench.prepared = layer.info();
+      if (options.router) FEWBIT_TRY(layer.add_router({router(), {}, {}}));
       bytes += bench.prepared.owned_bytes;
       layers_.push_back(std::move(layer));
     } while (bytes < options.resident_bytes && bench.prepared.owned_bytes > 0 && !stops(options));
@@ -101,7 +102,21 @@ class Bench {
     return static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
   }
 
-  Result<LayerTiming> time_on_card(std::int64_t tokens, double budget) {
+  RouterParams router() const { return {.top_k = shape_.top_k}; }
+
+  // Logits, and the experts that the router chooses from them.
+  Result<std::vector<std::int32_t>> random_logits(std::int64_t tokens, std::vector<float>& logits) {
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < tokens * shape_.num_experts; ++i) {
+      logits.push_back(normal(random_));
+    }
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens * shape_.top_k));
+    std::vector<float> weights(ids.size());
+    FEWBIT_TRY(route(router(), tokens, shape_.num_experts, logits, {}, ids, weights));
+    return ids;
+  }
+
+  Result<LayerTiming> time_on_card(std::int64_t tokens, const LayerBenchOptions& options) {
     FEWBIT_TRY(const Tensor hidden,
                random_tensor(DType::bf16, {tokens, shape_.hidden_size}, Fill::numbers, random_));
     const std::vector<float> weights(static_cast<std::size_t>(tokens * shape_.top_k),
@@ -110,13 +125,20 @@ class Bench {
                       .tokens = tokens,
                       .hidden = hidden.view,
                       .ids = {},
+                      .logits = {},
                       .router_weights = weights};
     double experts = 0;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      calls.ids.push_back(random_ids(tokens));
+      if (options.router) {
+        FEWBIT_TRY(std::vector<std::int32_t> ids,
+                   random_logits(tokens, calls.logits.emplace_back()));
+        calls.ids.push_back(std::move(ids));
+      } else {
+        calls.ids.push_back(random_ids(tokens));
+      }
       experts += distinct(calls.ids.back());
     }
-    FEWBIT_TRY(const DeviceTime time, time_on_device(calls, budget, executor_));
+    FEWBIT_TRY(const DeviceTime time, time_on_device(calls, options.seconds, executor_));
     LayerTiming timing{.tokens = tokens, .seconds = time.seconds, .calls = time.calls};
     timing.weight_bytes = weight_bytes_ * experts / static_cast<double>(layers_.size());
     timing.flops = flops_of(tokens);
@@ -219,6 +241,9 @@ Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device
   }
   if (!shape.unmeasured.empty()) {
     return Error{ErrorCode::unsupported, shape.unmeasured + " are not measured", shape.name};
+  }
+  if (shape.linear && options.router) {
+    return Error{ErrorCode::invalid_argument, "a dense layer has no router", shape.name};
   }
   if (shape.linear) return bench_linear(shape, device, options, executor);
   return Bench(shape, executor).run(device, options);

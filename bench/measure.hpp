@@ -72,7 +72,10 @@ std::string names_of(const std::vector<LayerShape>& shapes);
 struct LayerBenchOptions {
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 128, 512};
   DType activation_dtype = DType::bf16;
-  std::string backend;                                    // forced; empty: as selection chooses
+  std::string backend;  // forced; empty: as selection chooses
+  // Experts on a GPU: calls begin with logits, from which the layer's own router (softmax,
+  // renormalized) chooses, in the measured time.
+  bool router = false;
   std::uint64_t resident_bytes = std::uint64_t{1} << 29;  // weights to rotate through, at least
   double seconds = 0.5;                                   // measured time of each number of tokens
   // Asked between calls: true ends the bench with the numbers of tokens that are done.

@@ -63,6 +63,7 @@ class Run {
   Result<int> measure(const std::vector<bench::LayerShape>& shapes, const DeviceInfo& device,
                       Executor& executor) {
     std::size_t done = 0;
+    if (options_.layer.router) json_.set("router", true);
     for (const bench::LayerShape& shape : shapes) {
       FEWBIT_TRY(const bench::LayerBench layer,
                  bench::bench_layer(shape, device, options_.layer, executor));
@@ -151,6 +152,9 @@ void add_bench(CLI::App& app, int& exit_code) {
           "Output of `fewbit bench --json` of another run: how many times as fast each row "
           "is here")
       ->check(not_empty);
+  command->add_flag("--router", options->layer.router,
+                    "With --device cuda: calls begin with logits, and the time is with the "
+                    "layer's router (softmax)");
   add_backend_option(*command, options->layer.backend);
   add_activation_dtype_option(*command, options->activation_dtype);
   add_run_device_option(*command, options->device, "What runs the layers");

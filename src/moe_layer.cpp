@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "core/checked.hpp"
+#include "core/float_types.hpp"
 #include "fewbit/moe.hpp"
+#include "moe/router.hpp"
 #include "select/backend.hpp"
 #include "select/check_buffers.hpp"
 #include "select/prepare_moe.hpp"
@@ -18,7 +20,21 @@ Error bad(const MoeProblem& problem, std::string what) {
   return Error{ErrorCode::invalid_argument, std::move(what), problem.where};
 }
 
+Result<void> check_map(const MoeProblem& problem, const MoeArgs& args) {
+  if (problem.expert_map && args.expert_map.empty()) {
+    return bad(problem, "expert_map is empty, but the layer was prepared for one");
+  }
+  if (!problem.expert_map && !args.expert_map.empty()) {
+    return bad(problem, fmt::format("expert_map of {} entries, but the layer was prepared for none",
+                                    args.expert_map.size()));
+  }
+  return {};
+}
+
 Result<void> check_routes(const MoeProblem& problem, const MoeArgs& args) {
+  if (!args.router_logits.empty()) {
+    return bad(problem, "both router_logits and topk_ids, or no router for them");
+  }
   const auto routes =
       static_cast<std::size_t>(args.tokens) * static_cast<std::size_t>(problem.top_k);
   if (args.topk_ids.size() != routes) {
@@ -29,14 +45,36 @@ Result<void> check_routes(const MoeProblem& problem, const MoeArgs& args) {
     return bad(problem, fmt::format("topk_weights hold {} elements, expected {} tokens * top_k {}",
                                     args.topk_weights.size(), args.tokens, problem.top_k));
   }
-  if (problem.expert_map && args.expert_map.empty()) {
-    return bad(problem, "expert_map is empty, but the layer was prepared for one");
-  }
-  if (!problem.expert_map && !args.expert_map.empty()) {
-    return bad(problem, fmt::format("expert_map of {} entries, but the layer was prepared for none",
-                                    args.expert_map.size()));
-  }
   return {};
+}
+
+// Of a call that leaves the choice to the layer's router; those of a projection may be missing.
+Result<void> check_logits(const MoeProblem& problem, const MoeArgs& args, bool projects) {
+  if (projects && args.router_logits.empty()) return {};
+  const std::int64_t experts = experts_to_choose(problem);
+  if (args.router_logits.size() ==
+      static_cast<std::size_t>(args.tokens) * static_cast<std::size_t>(experts)) {
+    return {};
+  }
+  return bad(problem, fmt::format("router_logits hold {} elements, expected {} tokens * {} experts",
+                                  args.router_logits.size(), args.tokens, experts));
+}
+
+Result<void> check_projection(const MoeProblem& problem, const QuantizedTensor& matrix) {
+  const std::int64_t experts = experts_to_choose(problem);
+  if (matrix.n == 0) return {};
+  if (matrix.n != experts || matrix.k != problem.hidden_size) {
+    return bad(problem, fmt::format("router projection is [{}, {}], expected [{}, {}]", matrix.n,
+                                    matrix.k, experts, problem.hidden_size));
+  }
+  if (matrix.scheme.quantized() || !is_16_or_32_bit_float(matrix.scheme.weight) ||
+      matrix.global_scale != 1.0F || !matrix.pre_quant_scale.view.shape.empty()) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("router projection in {}, expected plain bf16, f16 or f32",
+                             scheme_text(matrix.scheme)),
+                 problem.where};
+  }
+  return check_quantized(matrix);
 }
 
 Result<void> check_amax(const MoeProblem& problem, const AmaxTable& amax) {
@@ -87,6 +125,21 @@ Result<std::uint64_t> MoeLayer::device_workspace_bytes(std::int64_t tokens) cons
   return Error{bytes.error().code, bytes.error().what, problem_.where};
 }
 
+Result<void> MoeLayer::add_router(const MoeRouter& router) {
+  FEWBIT_TRY(check_projection(problem_, router.projection));
+  const Result<void> checked =
+      check_router(router.params, experts_to_choose(problem_), router.bias);
+  if (!checked) return Error{checked.error().code, checked.error().what, problem_.where};
+  if (router.params.top_k != problem_.top_k) {
+    return bad(problem_, fmt::format("router's top_k {}, expected the layer's {}",
+                                     router.params.top_k, problem_.top_k));
+  }
+  const Result<void> added = prepared_->add_router(router);
+  if (!added) return Error{added.error().code, added.error().what, problem_.where};
+  router_ = router.projection.n > 0 ? Router::projects : Router::of_logits;
+  return {};
+}
+
 Result<void> MoeLayer::run(const MoeArgs& args, Executor& executor) const {
   const DeviceKind memory = args.hidden.device.kind;
   FEWBIT_TRY(const std::uint64_t needed, memory == DeviceKind::cpu
@@ -97,7 +150,12 @@ Result<void> MoeLayer::run(const MoeArgs& args, Executor& executor) const {
   FEWBIT_TRY(check_input(problem_.where, "hidden", args.hidden, rows, memory));
   FEWBIT_TRY(check_output(problem_.where, "out", args.out, rows));
   FEWBIT_TRY(check_apart(problem_.where, args.hidden.bytes, args.out, args.workspace));
-  FEWBIT_TRY(check_routes(problem_, args));
+  if (router_ != Router::none && args.topk_ids.empty() && args.topk_weights.empty()) {
+    FEWBIT_TRY(check_logits(problem_, args, router_ == Router::projects));
+  } else {
+    FEWBIT_TRY(check_routes(problem_, args));
+  }
+  FEWBIT_TRY(check_map(problem_, args));
   if (args.amax) FEWBIT_TRY(check_amax(problem_, *args.amax));
   FEWBIT_TRY(check_workspace(problem_.where, args.workspace, needed,
                              memory == DeviceKind::cpu ? 64 : 1024));

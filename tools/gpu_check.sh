@@ -14,7 +14,7 @@ if [ "${1:-}" = pack ]; then
   build=$here/../build/release
   mkdir -p "$2"
   cp "$here/gpu_check.sh" "$build"/tests/device/device_test "$build"/tests/device/cuda_moe_test \
-    "$build"/tests/device/cuda_backend_test "$build"/fewbit \
+    "$build"/tests/device/cuda_{backend,router}_test "$build"/fewbit \
     "$build"/tests/core/float_convert_device "$build"/bench/bench_gpu_{moe,linear} "$2"
   cp -r "$here/../models/tiny-moe" "$2"
   # Libraries that the other machine may lack.
@@ -63,6 +63,7 @@ step ./float_convert_device
 step ./device_test --gtest_brief=1
 step shards ./cuda_moe_test --gtest_brief=1
 step ./cuda_backend_test --gtest_brief=1
+step ./cuda_router_test --gtest_brief=1
 # The same text by the CPU and by the card: perplexities to compare.
 for device in cpu cuda; do
   step ./fewbit eval tiny-moe --text tiny-moe/val.txt --device $device

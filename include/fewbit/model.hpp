@@ -68,7 +68,8 @@ struct ModelOptions {
   std::int64_t max_tokens = 512;         // most tokens of one forward call
   std::string backend;                   // forced backend of the experts
   std::string device = "cpu";            // of the experts, as describe_device names it; on a
-                                         // GPU also of the quantized dense layers that it can run
+                                         // GPU also of the routers and of the quantized dense
+                                         // layers that it can run
   ProgressFn progress;                   // bytes prepared / total
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "fewbit/executor.hpp"
 #include "fewbit/quantized.hpp"
@@ -22,12 +23,24 @@ struct AmaxTable {
   std::int64_t layer = 0;
 };
 
+// The router of a layer that MoeLayer::add_router takes; E experts of all ranks.
+struct MoeRouter {
+  RouterParams params;
+  // [E, H] in bf16, f16 or f32: logits are hidden * projection^T, summed in f32. n = 0: none, every
+  // call brings its logits.
+  QuantizedTensor projection;
+  std::vector<float> bias;  // [E] or empty, as in route()
+};
+
 // Borrowed arguments of one call; T tokens, H hidden_size, K top_k.
 struct MoeArgs {
   std::int64_t tokens = 0;
   TensorView hidden;                       // [T, H] of problem.activation_dtype
   std::span<const std::int32_t> topk_ids;  // [T, K]; ids outside the experts add nothing
   std::span<const float> topk_weights;     // [T, K]
+  // With topk_ids and topk_weights empty the layer's own router chooses, from these [T, E], or,
+  // where they are empty, from its projection of hidden.
+  std::span<const float> router_logits;
   std::span<const std::int32_t>
       expert_map;            // global id -> local expert or -1; empty: ids are local
   std::span<std::byte> out;  // [T, H] of problem.activation_dtype
@@ -70,16 +83,24 @@ class MoeLayer {
   // Of CUDA memory, for calls whose arguments are there. Errors: as workspace_bytes;
   // invalid_argument: the layer runs on a CPU.
   Result<std::uint64_t> device_workspace_bytes(std::int64_t tokens) const;
+  // Puts a router beside the experts, so that calls may leave out topk_ids and topk_weights, and
+  // logits stay where the experts are. Calls must wait until it is done; workspaces grow by it.
+  // Errors: unsupported (backends of the CPU: use route(); sizes that the device's router doesn't
+  // take, both numbers), invalid_argument (sizes that disagree, and those of route()).
+  Result<void> add_router(const MoeRouter& router);
   // Checks every argument once, allocates nothing. out is complete when it returns, but for calls
-  // on CUDA memory.
+  // on CUDA memory. With its own router also the errors of route() for logits; on CUDA memory the
+  // results of tokens with such logits are NaN instead.
   Result<void> run(const MoeArgs& args, Executor& executor) const;
 
   const MoeProblem& problem() const { return problem_; }
   PreparedInfo info() const;
 
  private:
+  enum class Router { none, of_logits, projects };
   MoeProblem problem_;
   std::unique_ptr<PreparedMoe> prepared_;
+  Router router_ = Router::none;
 };
 
 // Router: top-k experts and weights from logits; scores in double, weights rounded once to f32.

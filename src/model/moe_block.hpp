@@ -2,6 +2,7 @@
 // Routed experts behind their router.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/carver.hpp"
@@ -12,7 +13,8 @@
 namespace fewbit {
 
 struct MoeBlockWeights {
-  LinearLayer router;       // f32 output [experts]
+  // f32 output [experts]; none: the experts have a router of their own (MoeLayer::add_router).
+  std::optional<LinearLayer> router;
   std::vector<float> bias;  // of selection; or empty
   MoeLayer experts;
 };
@@ -27,6 +29,7 @@ class MoeBlock final : public FeedForward {
  private:
   struct Buffers;
   Result<Buffers> carve(Carver& carver, std::int64_t tokens) const;
+  Result<void> route_here(const Step& step, const TensorView& hidden, const Buffers& buffers) const;
 
   MoeBlockWeights weights_;
   RouterParams router_;

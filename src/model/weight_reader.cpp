@@ -202,6 +202,17 @@ Result<MoeLayer> WeightReader::experts(int layer, const std::string& prefix) {
   return experts;
 }
 
+Result<bool> WeightReader::add_router(MoeLayer& experts, const QuantizedTensor& projection) {
+  if (source_.expert_device.kind != DeviceKind::cuda) return false;
+  const Result<void> added =
+      experts.add_router({.params = source_.config.router, .projection = projection, .bias = {}});
+  if (!added && added.error().code != ErrorCode::unsupported) return added.error();
+  if (!added) return false;
+  ++report_.dense_on_gpu;
+  FEWBIT_TRY(prepared(projection.codes.view.bytes.size()));
+  return true;
+}
+
 Result<void> WeightReader::finish_experts(int layer, const MoeLayer& experts) {
   const PreparedInfo info = experts.info();
   report_.owned_bytes += info.owned_bytes;

@@ -57,6 +57,10 @@ class WeightReader {
   // a prepared model are opened.
   Result<MoeLayer> experts(int layer, const std::string& prefix);
 
+  // Whether the experts have taken their router, which the config describes; they have not where
+  // their backend has none.
+  Result<bool> add_router(MoeLayer& experts, const QuantizedTensor& projection);
+
   // Once all is read. Error unsupported lists the tensors that nothing has asked for, though they
   // would change the results.
   Result<void> all_used() const;

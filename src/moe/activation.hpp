@@ -34,6 +34,12 @@ FEWBIT_HD inline T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
 
+// sqrt(log(1 + exp(x)))
+template <class T>
+FEWBIT_HD inline T sqrt_softplus(T x) {
+  return std::sqrt((x > T(0) ? x : T(0)) + std::log1p(std::exp(-std::abs(x))));
+}
+
 // x * sigmoid(x)
 template <class T>
 FEWBIT_HD inline T silu(T x) {

@@ -49,8 +49,21 @@ Result<void> check_params(const RouterParams& params, std::int64_t experts) {
   return {};
 }
 
+Result<void> check_bias(std::span<const float> bias, std::int64_t experts) {
+  if (!bias.empty() && std::ssize(bias) != experts) {
+    return bad(fmt::format("bias holds {} elements, expected {} (experts)", bias.size(), experts));
+  }
+  for (std::size_t e = 0; e < bias.size(); ++e) {
+    if (!std::isfinite(bias[e])) {
+      return bad(fmt::format("bias of expert {} is {}, expected a finite number", e,
+                             number_text(bias[e])));
+    }
+  }
+  return {};
+}
+
 struct Sizes {
-  std::size_t logits, bias, ids, weights;
+  std::size_t logits, ids, weights;
 };
 
 Result<void> check_sizes(int top_k, std::int64_t tokens, std::int64_t experts, Sizes sizes) {
@@ -58,9 +71,6 @@ Result<void> check_sizes(int top_k, std::int64_t tokens, std::int64_t experts, S
   if (!holds(sizes.logits, tokens, experts)) {
     return bad(fmt::format("logits hold {} elements, expected {} tokens * {} experts", sizes.logits,
                            tokens, experts));
-  }
-  if (sizes.bias != 0 && sizes.bias != static_cast<std::size_t>(experts)) {
-    return bad(fmt::format("bias holds {} elements, expected {} (experts)", sizes.bias, experts));
   }
   if (!holds(sizes.ids, tokens, top_k)) {
     return bad(fmt::format("ids hold {} elements, expected {} tokens * top_k {}", sizes.ids, tokens,
@@ -85,16 +95,6 @@ Result<void> check_logits(Score score, std::int64_t token, std::span<const float
   }
   if (score == Score::softmax && !finite) {
     return bad(fmt::format("all {} logits of token {} are -inf: no softmax", logits.size(), token));
-  }
-  return {};
-}
-
-Result<void> check_bias(std::span<const float> bias) {
-  for (std::size_t e = 0; e < bias.size(); ++e) {
-    if (!std::isfinite(bias[e])) {
-      return bad(fmt::format("bias of expert {} is {}, expected a finite number", e,
-                             number_text(bias[e])));
-    }
   }
   return {};
 }
@@ -198,6 +198,12 @@ class TokenRouter {
 
 }  // namespace
 
+Result<void> check_router(const RouterParams& params, std::int64_t experts,
+                          std::span<const float> bias) {
+  FEWBIT_TRY(check_params(params, experts));
+  return check_bias(bias, experts);
+}
+
 void router_scores(Score score, std::span<const float> logits, std::span<double> scores) {
   switch (score) {
     case Score::softmax: {
@@ -214,10 +220,8 @@ void router_scores(Score score, std::span<const float> logits, std::span<double>
       std::ranges::transform(logits, scores.begin(), [](float x) { return sigmoid(double{x}); });
       return;
     case Score::sqrt_softplus:
-      std::ranges::transform(logits, scores.begin(), [](float logit) {
-        const double x = logit;
-        return std::sqrt(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))));
-      });
+      std::ranges::transform(logits, scores.begin(),
+                             [](float x) { return sqrt_softplus(double{x}); });
       return;
   }
 }
@@ -225,13 +229,9 @@ void router_scores(Score score, std::span<const float> logits, std::span<double>
 Result<void> route(const RouterParams& params, std::int64_t tokens, std::int64_t experts,
                    std::span<const float> logits, std::span<const float> bias,
                    std::span<std::int32_t> ids, std::span<float> weights) {
-  FEWBIT_TRY(check_params(params, experts));
+  FEWBIT_TRY(check_router(params, experts, bias));
   FEWBIT_TRY(check_sizes(params.top_k, tokens, experts,
-                         {.logits = logits.size(),
-                          .bias = bias.size(),
-                          .ids = ids.size(),
-                          .weights = weights.size()}));
-  FEWBIT_TRY(check_bias(bias));
+                         {.logits = logits.size(), .ids = ids.size(), .weights = weights.size()}));
   if (tokens == 0) return {};
   TokenRouter router(params, experts, bias);
   const auto width = static_cast<std::size_t>(experts);

@@ -17,6 +17,11 @@
 
 namespace fewbit {
 
+// That the router chooses from, on all ranks.
+inline std::int64_t experts_to_choose(const MoeProblem& problem) {
+  return problem.routed_experts > 0 ? problem.routed_experts : problem.num_experts;
+}
+
 // A prepared MoE layer. Thread-safe for concurrent runs with separate workspaces.
 class PreparedMoe {
  public:
@@ -28,6 +33,10 @@ class PreparedMoe {
   // For calls whose arguments are all in CUDA memory; nothing here takes them by default.
   virtual Result<std::uint64_t> device_workspace_bytes(std::int64_t /*tokens*/) const {
     return Error{ErrorCode::invalid_argument, "hidden is in CUDA memory, expected CPU memory", ""};
+  }
+  // Before the first run; sizes were checked by MoeLayer. Nothing here takes one by default.
+  virtual Result<void> add_router(const MoeRouter& /*router*/) {
+    return Error{ErrorCode::unsupported, "backend " + info().backend + " has no router", ""};
   }
 };
 

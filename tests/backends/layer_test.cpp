@@ -53,6 +53,28 @@ class MoeLayerArguments : public testing::Test {
   MoeArgs args_;
 };
 
+// Backends of the CPU have no router; what doesn't fit is refused before it comes to that.
+TEST_F(MoeLayerArguments, RoutersThatDoNotFitAreRefused) {
+  const auto refusal = [&](const MoeRouter& router) {
+    const Result<void> added = layer_->add_router(router);
+    return added ? "no error" : added.error().message();
+  };
+  MoeRouter router{.params = {.top_k = 2}, .projection = {}, .bias = {}};
+  EXPECT_THAT(refusal(router), HasSubstr("backend reference has no router"));
+  router.projection.n = 3;
+  router.projection.k = 32;
+  EXPECT_THAT(refusal(router), HasSubstr("router projection is [3, 32], expected [4, 32]"));
+  router.projection = {};
+  router.bias = {0, 0, 0};
+  EXPECT_THAT(refusal(router), HasSubstr("bias holds 3 elements, expected 4"));
+  router.bias = {};
+  router.params.top_k = 1;
+  EXPECT_THAT(refusal(router), HasSubstr("router's top_k 1, expected the layer's 2"));
+  const std::vector<float> logits(12);
+  args_.out = out_.span().first(3 * 32 * 2);
+  EXPECT_THAT(after([&](MoeArgs& a) { a.router_logits = logits; }), HasSubstr("router_logits"));
+}
+
 TEST_F(MoeLayerArguments, AreTakenWhenAllFit) {
   args_.out = out_.span().first(3 * 32 * 2);
   EXPECT_EQ(after([](MoeArgs&) {}), "no error");

@@ -78,14 +78,9 @@ class Filler {
     PreparedInfo info{.backend = "cuda_moe",
                       .layout = layout_name(format_of(problem_)),
                       .owned_bytes = weights_.gate_up.size() + weights_.down.size()};
-    const std::shared_ptr<SharedScratch> scratch = scratch_;
     auto moe = std::make_unique<Moe>(problem_, card_, scratch_, std::move(weights_), grouped_,
                                      std::move(info));
-    // So that calls take no memory.
-    FEWBIT_TRY(const std::uint64_t bytes,
-               moe->host_call_bytes(problem_.max_tokens, problem_.routed_experts));
-    const std::scoped_lock lock(scratch->mutex());
-    FEWBIT_TRY(scratch->memory(bytes));
+    FEWBIT_TRY(moe->reserve_host_calls());
     return std::unique_ptr<PreparedMoe>(std::move(moe));
   }
 

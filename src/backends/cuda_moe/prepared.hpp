@@ -2,7 +2,10 @@
 // A MoE layer in device memory.
 #pragma once
 
+#include <optional>
+
 #include "backends/cuda_moe/cuda_moe.hpp"
+#include "backends/cuda_moe/router.hpp"
 #include "backends/cuda_moe/shared_scratch.hpp"
 
 namespace fewbit::cuda {
@@ -19,8 +22,9 @@ struct LayerWeights {
 struct CallArgs {
   std::int64_t tokens = 0;
   const void* x = nullptr;
-  const std::int32_t* ids = nullptr;
+  const std::int32_t* ids = nullptr;  // none: the layer's router chooses
   const float* weights = nullptr;
+  const float* logits = nullptr;  // of its router, or none
   const std::int32_t* map = nullptr;
   std::int64_t map_size = 0;
   void* out = nullptr;
@@ -35,9 +39,12 @@ class Moe final : public PreparedMoe {
   Result<std::uint64_t> device_workspace_bytes(std::int64_t tokens) const override;
   Result<void> run(const MoeArgs& args, Executor& executor) const override;
   PreparedInfo info() const override { return info_; }
+  Result<void> add_router(const MoeRouter& router) override;
 
   // Bytes that run() takes of the shared scratch for a call from the host.
   Result<std::uint64_t> host_call_bytes(std::int64_t tokens, std::int64_t map_size) const;
+  // So that calls take no memory.
+  Result<void> reserve_host_calls() const;
 
  private:
   // The most tokens, up to `tokens`, that the streaming kernel takes at once.
@@ -45,6 +52,17 @@ class Moe final : public PreparedMoe {
   bool grouped(std::int64_t tokens) const;
   Result<void> run_on_host_memory(const MoeArgs& args) const;
   Result<void> launch(const CallArgs& call, std::byte* workspace, void* stream) const;
+  // Logits that a call on the host may bring.
+  std::int64_t logits_of(std::int64_t tokens) const {
+    return router_ ? tokens * experts_to_choose(problem_) : 0;
+  }
+  std::uint64_t router_bytes(std::int64_t tokens) const {
+    return router_ ? router_->bytes(tokens) : 0;
+  }
+  // The call with the routes that its router chooses; rows are divided for the plan, where there is
+  // one.
+  Result<void> route(CallArgs& call, std::byte* workspace, const GroupedPlan* plan, void* scratch,
+                     void* stream) const;
   // With act-order: x of every route.
   std::uint64_t ordered_bytes(std::int64_t tokens) const;
   Result<void> order_rows(CallArgs& call, std::byte* to, void* stream) const;
@@ -55,6 +73,7 @@ class Moe final : public PreparedMoe {
   StreamCard card_;
   std::shared_ptr<SharedScratch> scratch_;  // outlives the weights, which are of its stream
   LayerWeights weights_;
+  std::optional<DeviceRouter> router_;
   bool grouped_;  // the weights may go through grouped products
   bool streams_;  // the layer fits the streaming kernel
   PreparedInfo info_;

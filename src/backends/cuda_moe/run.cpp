@@ -31,9 +31,10 @@ StreamScratch scratch_of(const StreamPlan& plan, const MoeProblem& problem) {
 
 // Where a host call's arguments lie in the shared scratch, its workspace behind them.
 struct HostCall {
-  std::uint64_t x = 0, ids = 0, weights = 0, map = 0, out = 0, workspace = 0;
+  std::uint64_t x = 0, ids = 0, weights = 0, map = 0, logits = 0, out = 0, workspace = 0;
 };
-HostCall host_call(const MoeProblem& problem, std::int64_t tokens, std::int64_t map_size) {
+HostCall host_call(const MoeProblem& problem, std::int64_t tokens, std::int64_t map_size,
+                   std::int64_t logits) {
   const auto rows = static_cast<std::uint64_t>(tokens);
   const std::uint64_t row_bytes = 2 * static_cast<std::uint64_t>(problem.hidden_size);
   const std::uint64_t routes = rows * static_cast<std::uint64_t>(problem.top_k);
@@ -41,7 +42,8 @@ HostCall host_call(const MoeProblem& problem, std::int64_t tokens, std::int64_t 
   at.ids = scratch_aligned(rows * row_bytes);
   at.weights = at.ids + scratch_aligned(4 * routes);
   at.map = at.weights + scratch_aligned(4 * routes);
-  at.out = at.map + scratch_aligned(4 * static_cast<std::uint64_t>(map_size));
+  at.logits = at.map + scratch_aligned(4 * static_cast<std::uint64_t>(map_size));
+  at.out = at.logits + scratch_aligned(4 * static_cast<std::uint64_t>(logits));
   at.workspace = at.out + scratch_aligned(rows * row_bytes);
   return at;
 }
@@ -73,19 +75,33 @@ Result<StreamPlan> Moe::stream_plan(std::int64_t tokens) const {
 
 Result<std::uint64_t> Moe::device_workspace_bytes(std::int64_t tokens) const {
   if (tokens == 0) return std::uint64_t{0};
+  const std::uint64_t beside = router_bytes(tokens) + ordered_bytes(tokens);
   std::uint64_t bytes = 0;
   if (streams_) {
     FEWBIT_TRY(const StreamPlan plan, stream_plan(tokens));
     bytes = scratch_of(plan, problem_).bytes;
   }
-  if (!grouped(tokens)) return ordered_bytes(tokens) + bytes;
+  if (!grouped(tokens)) return beside + bytes;
   FEWBIT_TRY(const GroupedPlan group, plan_grouped(shape_of(problem_, tokens), card_));
-  return ordered_bytes(tokens) + std::max(bytes, static_cast<std::uint64_t>(group.scratch_bytes));
+  return beside + std::max(bytes, static_cast<std::uint64_t>(group.scratch_bytes));
 }
 
 Result<std::uint64_t> Moe::host_call_bytes(std::int64_t tokens, std::int64_t map_size) const {
   FEWBIT_TRY(const std::uint64_t workspace, device_workspace_bytes(tokens));
-  return host_call(problem_, tokens, map_size).workspace + workspace;
+  return host_call(problem_, tokens, map_size, logits_of(tokens)).workspace + workspace;
+}
+
+Result<void> Moe::reserve_host_calls() const {
+  FEWBIT_TRY(const std::uint64_t bytes,
+             host_call_bytes(problem_.max_tokens, problem_.routed_experts));
+  const std::scoped_lock lock(scratch_->mutex());
+  FEWBIT_TRY(scratch_->memory(bytes));
+  return {};
+}
+
+Result<void> Moe::add_router(const MoeRouter& router) {
+  FEWBIT_TRY(router_, DeviceRouter::create(problem_, router, scratch_->stream()));
+  return reserve_host_calls();
 }
 
 MoeF4Args Moe::kernel_args(const CallArgs& call) const {
@@ -154,17 +170,38 @@ Result<void> Moe::order_rows(CallArgs& call, std::byte* to, void* stream) const 
   return {};
 }
 
+Result<void> Moe::route(CallArgs& call, std::byte* workspace, const GroupedPlan* plan,
+                        void* scratch, void* stream) const {
+  FEWBIT_TRY(const RouterArgs router, router_->begin({.tokens = call.tokens,
+                                                      .x = call.x,
+                                                      .logits = call.logits,
+                                                      .workspace = workspace,
+                                                      .stream = stream}));
+  call.ids = router.ids;
+  call.weights = router.weights;
+  const int status = plan == nullptr
+                         ? launch_router(router, stream)
+                         : launch_router_grouped(router, *plan, kernel_args(call), scratch, stream);
+  return device::check(status, problem_.where + ", router");
+}
+
 Result<void> Moe::launch(const CallArgs& from, std::byte* workspace, void* stream) const {
   CallArgs call = from;
-  if (const std::uint64_t bytes = ordered_bytes(call.tokens); bytes > 0) {
-    FEWBIT_TRY(order_rows(call, workspace, stream));
-    workspace += bytes;
+  std::byte* const ordered = workspace + router_bytes(call.tokens);
+  std::byte* const scratch = ordered + ordered_bytes(call.tokens);
+  GroupedPlan plan;
+  const bool many = grouped(call.tokens);
+  if (many) {
+    FEWBIT_TRY(plan, plan_grouped(shape_of(problem_, call.tokens), card_));
   }
-  if (!grouped(call.tokens)) return launch_stream(call, workspace, stream);
-  FEWBIT_TRY(const GroupedPlan plan, plan_grouped(shape_of(problem_, call.tokens), card_));
-  return device::check(
-      launch_moe_f4_grouped(format_of(problem_), plan, kernel_args(call), workspace, stream),
-      problem_.where + ", grouped MoE kernels");
+  const bool chooses = call.ids == nullptr;
+  if (chooses) FEWBIT_TRY(route(call, workspace, many ? &plan : nullptr, scratch, stream));
+  if (scratch > ordered) FEWBIT_TRY(order_rows(call, ordered, stream));
+  if (!many) return launch_stream(call, scratch, stream);
+  MoeF4Args args = kernel_args(call);
+  args.rows_placed = chooses;
+  return device::check(launch_moe_f4_grouped(format_of(problem_), plan, args, scratch, stream),
+                       problem_.where + ", grouped MoE kernels");
 }
 
 Result<void> Moe::run_on_host_memory(const MoeArgs& args) const {
@@ -173,24 +210,35 @@ Result<void> Moe::run_on_host_memory(const MoeArgs& args) const {
   const std::int64_t map_size = std::ssize(args.expert_map);
   FEWBIT_TRY(const std::uint64_t bytes, host_call_bytes(args.tokens, map_size));
   FEWBIT_TRY(std::byte* const memory, scratch_->memory(bytes));
-  const HostCall at = host_call(problem_, args.tokens, map_size);
-  FEWBIT_TRY(device::copy_to_device(memory, args.hidden.bytes, stream));
-  FEWBIT_TRY(device::copy_to_device(memory + at.ids, std::as_bytes(args.topk_ids), stream));
-  FEWBIT_TRY(device::copy_to_device(memory + at.weights, std::as_bytes(args.topk_weights), stream));
+  const HostCall at = host_call(problem_, args.tokens, map_size, logits_of(args.tokens));
+  // Where a span's copy on the device lies; nowhere, if it is empty.
+  const auto put = [&](std::uint64_t where, std::span<const std::byte> from) -> Result<std::byte*> {
+    if (from.empty()) return nullptr;
+    FEWBIT_TRY(device::copy_to_device(memory + where, from, stream));
+    return memory + where;
+  };
   CallArgs call;
-  if (map_size > 0) {
-    FEWBIT_TRY(device::copy_to_device(memory + at.map, std::as_bytes(args.expert_map), stream));
-    call.map = reinterpret_cast<const std::int32_t*>(memory + at.map);
-  }
   call.tokens = args.tokens;
-  call.x = memory;
-  call.ids = reinterpret_cast<const std::int32_t*>(memory + at.ids);
-  call.weights = reinterpret_cast<const float*>(memory + at.weights);
+  FEWBIT_TRY(call.x, put(at.x, args.hidden.bytes));
+  FEWBIT_TRY(std::byte* const ids, put(at.ids, std::as_bytes(args.topk_ids)));
+  FEWBIT_TRY(std::byte* const weights, put(at.weights, std::as_bytes(args.topk_weights)));
+  FEWBIT_TRY(std::byte* const map, put(at.map, std::as_bytes(args.expert_map)));
+  FEWBIT_TRY(std::byte* const logits, put(at.logits, std::as_bytes(args.router_logits)));
+  call.ids = reinterpret_cast<const std::int32_t*>(ids);
+  call.weights = reinterpret_cast<const float*>(weights);
+  call.map = reinterpret_cast<const std::int32_t*>(map);
   call.map_size = map_size;
+  call.logits = reinterpret_cast<const float*>(logits);
   call.out = memory + at.out;
   FEWBIT_TRY(launch(call, memory + at.workspace, stream.handle()));
   FEWBIT_TRY(device::copy_to_host(args.out, memory + at.out, stream));
-  return stream.synchronize();
+  RouterState state = {};
+  if (ids == nullptr) {
+    FEWBIT_TRY(device::copy_to_host(std::as_writable_bytes(std::span(&state, 1)),
+                                    memory + at.workspace, stream));
+  }
+  FEWBIT_TRY(stream.synchronize());
+  return check_fault(state.fault, experts_to_choose(problem_), problem_.where);
 }
 
 Result<void> Moe::run(const MoeArgs& args, Executor& /*executor*/) const {
@@ -201,10 +249,11 @@ Result<void> Moe::run(const MoeArgs& args, Executor& /*executor*/) const {
   CallArgs call;
   call.tokens = args.tokens;
   call.x = args.hidden.bytes.data();
-  call.ids = args.topk_ids.data();
+  call.ids = args.topk_ids.empty() ? nullptr : args.topk_ids.data();
   call.weights = args.topk_weights.data();
   call.map = args.expert_map.data();
   call.map_size = std::ssize(args.expert_map);
+  call.logits = args.router_logits.empty() ? nullptr : args.router_logits.data();
   call.out = args.out.data();
   return launch(call, args.workspace.data(), args.stream);
 }

@@ -5,15 +5,10 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/cuda_moe/scratch_alignment.hpp"
 #include "device/device.hpp"
 
 namespace fewbit::cuda {
-
-// What parts of a workspace begin at multiples of.
-inline constexpr std::uint64_t scratch_alignment = 1024;
-constexpr std::uint64_t scratch_aligned(std::uint64_t bytes) {
-  return (bytes + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
-}
 
 // A stream and memory for calls whose activations are on the host: one for all layers of a process,
 // as large as the largest call needs. Calls on it wait for each other.

@@ -9,6 +9,7 @@
 #include "backends/foreign/marlin_rules.hpp"
 #include "backends/foreign/rules.hpp"
 #include "core/device_info.hpp"
+#include "select/backend.hpp"
 
 namespace fewbit::foreign {
 namespace {
@@ -234,8 +235,7 @@ void check_router(Examination& x) {
 void check_router_limits(Examination& x) {
   const MoeProblem& problem = x.problem;
   const RouterLimits& limits = x.rules.router;
-  const std::int64_t experts =
-      problem.routed_experts > 0 ? problem.routed_experts : problem.num_experts;
+  const std::int64_t experts = experts_to_choose(problem);
   const auto need = [&](bool met, std::string needs, std::string has) {
     if (!met) x.refuse(Reason::routing, std::move(needs), std::move(has));
   };

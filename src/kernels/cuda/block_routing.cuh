@@ -32,15 +32,19 @@ __device__ __forceinline__ unsigned same_expert(int expert) {
   return __match_any_sync(0xFFFFFFFFU, expert);
 }
 
-// The expert of a route below `routes`, or -1.
-__device__ __forceinline__ int expert_of(const MoeF4Args& args, int route, int routes,
-                                         int experts) {
-  if (route >= routes) return -1;
-  int id = __ldg(args.topk_ids + route);
+// The expert that an id stands for, or -1.
+__device__ __forceinline__ int expert_of_id(const MoeF4Args& args, int id, int experts) {
   if (args.expert_map != nullptr) {
     id = id >= 0 && id < args.map_size ? __ldg(args.expert_map + id) : -1;
   }
   return id >= 0 && id < experts ? id : -1;
+}
+
+// The expert of a route below `routes`, or -1.
+__device__ __forceinline__ int expert_of(const MoeF4Args& args, int route, int routes,
+                                         int experts) {
+  if (route >= routes) return -1;
+  return expert_of_id(args, __ldg(args.topk_ids + route), experts);
 }
 
 // At most 32 routes: one warp, by matching. False when an expert has too many for one item.

@@ -8,6 +8,7 @@
 
 namespace fewbit::cuda {
 
+// Of the block that divides rows.
 inline constexpr int sort_warps = 32;
 inline constexpr int sort_threads = sort_warps * 32;
 
@@ -17,7 +18,8 @@ __device__ __forceinline__ T* at(void* scratch, long long offset) {
 }
 
 // Exclusive sums of two values over the block's threads; the totals in `total`.
-__device__ inline int2 sums_before(int2 value, int2 (&warp_sums)[sort_warps], int2& total) {
+template <int warps>
+__device__ inline int2 sums_before(int2 value, int2 (&warp_sums)[warps], int2& total) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   int2 sum = value;
@@ -35,7 +37,7 @@ __device__ inline int2 sums_before(int2 value, int2 (&warp_sums)[sort_warps], in
   int2 before = {sum.x - value.x, sum.y - value.y};
   total = {0, 0};
 #pragma unroll 4
-  for (int w = 0; w < sort_warps; ++w) {
+  for (int w = 0; w < warps; ++w) {
     const int2 part = warp_sums[w];
     if (w < warp) {
       before.x += part.x;
@@ -55,17 +57,18 @@ struct ExpertRows {
   int next;  // the row that the next route takes
 };
 
-// Thread e: the rows and the items of expert e, and the weights of rows that are padding.
-__device__ inline void place_expert(const GroupedPlan& plan, void* scratch, int routes,
-                                    int2 (&warp_sums)[sort_warps]) {
-  const int e = threadIdx.x;
+// Thread e: the rows and the items of expert e, behind those of `first`, and the weights of rows
+// that are padding. Returns what all threads have added.
+template <int warps>
+__device__ inline int2 place_expert(const GroupedPlan& plan, void* scratch, int e, int routes,
+                                    int2 first, int2 (&warp_sums)[warps]) {
   const int pieces = (routes + plan.item_rows - 1) / plan.item_rows;
   const int width = pieces == 0 ? 1 : ((routes + pieces - 1) / pieces + 7) / 8 * 8;
   const int rows = (routes + 7) / 8 * 8;
   int2 total;
-  const int2 before = sums_before({pieces, rows}, warp_sums, total);
-  if (threadIdx.x == 0) at<int>(scratch, plan.items_count_at)[0] = total.x;
-  if (e >= plan.experts) return;
+  int2 before = sums_before({pieces, rows}, warp_sums, total);
+  if (e >= plan.experts) return total;
+  before = {first.x + before.x, first.y + before.y};
   at<ExpertRows>(scratch, plan.experts_at)[e] = {before.y, routes, width, before.y};
   auto* items = at<GroupedItem>(scratch, plan.items_at);
   for (int i = 0; i < pieces; ++i) {
@@ -74,24 +77,33 @@ __device__ inline void place_expert(const GroupedPlan& plan, void* scratch, int 
   }
   auto* row_weight = at<float>(scratch, plan.row_weight_at);
   for (int r = routes; r < rows; ++r) row_weight[before.y + r] = 0.0F;
+  return total;
 }
 
 inline constexpr int sort_batch = 8;  // loads of a thread on their way at once
 
-// Counts the routes of the experts and divides the rows between them.
-__global__ void __launch_bounds__(sort_threads)
-    place_experts(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
-                  void* scratch) {
+// Counts the routes of the experts and divides the rows between them: one block of so many warps.
+// Ids that other blocks of the same launch have written are read from the second-level cache.
+template <int warps, bool just_written>
+__device__ inline void divide_rows(const GroupedPlan& plan, const MoeF4Args& args, void* scratch) {
+  constexpr int threads = warps * 32;
   __shared__ int counts[grouped_max_experts];
-  __shared__ int2 warp_sums[sort_warps];
+  __shared__ int2 warp_sums[warps];
   const int routes = plan.tokens * plan.top_k;
-  counts[threadIdx.x] = 0;
+  const int tid = threadIdx.x;
+  for (int e = tid; e < grouped_max_experts; e += threads) counts[e] = 0;
   __syncthreads();
-  for (int base = threadIdx.x; base < routes; base += sort_threads * sort_batch) {
+  for (int base = tid; base < routes; base += threads * sort_batch) {
     int expert[sort_batch];
 #pragma unroll
     for (int i = 0; i < sort_batch; ++i) {
-      expert[i] = expert_of(args, base + i * sort_threads, routes, plan.experts);
+      const int route = base + i * threads;
+      if constexpr (just_written) {
+        expert[i] =
+            route < routes ? expert_of_id(args, __ldcg(args.topk_ids + route), plan.experts) : -1;
+      } else {
+        expert[i] = expert_of(args, route, routes, plan.experts);
+      }
     }
 #pragma unroll
     for (int i = 0; i < sort_batch; ++i) {
@@ -99,7 +111,13 @@ __global__ void __launch_bounds__(sort_threads)
     }
   }
   __syncthreads();
-  place_expert(plan, scratch, counts[threadIdx.x], warp_sums);
+  int2 placed = {0, 0};
+  for (int e = tid; e - tid < plan.experts; e += threads) {
+    const int2 more = place_expert<warps>(plan, scratch, e, counts[e], placed, warp_sums);
+    placed = {placed.x + more.x, placed.y + more.y};
+    __syncthreads();
+  }
+  if (tid == 0) at<int>(scratch, plan.items_count_at)[0] = placed.x;
 }
 
 }  // namespace fewbit::cuda

@@ -106,7 +106,8 @@ struct MoeF4Args {
   float* products = nullptr;          // scratch, f32 [tokens * top_k, hidden]
   std::uint32_t* counters = nullptr;  // plan.counters zeros; every run leaves them zero
   MoeF4Rule rule;
-  CellFormat format;  // set by the launch
+  bool rows_placed = false;  // of the grouped kernels: the router has divided the rows
+  CellFormat format;         // set by the launch
 };
 
 // What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7, or

@@ -8,6 +8,12 @@
 namespace fewbit::cuda {
 namespace {
 
+__global__ void __launch_bounds__(sort_threads)
+    place_experts(const __grid_constant__ GroupedPlan plan, const __grid_constant__ MoeF4Args args,
+                  void* scratch) {
+  divide_rows<sort_warps, false>(plan, args, scratch);
+}
+
 template <class Format, class Tile, bool first>
 cudaError_t launch_products(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                             cudaStream_t stream) {
@@ -53,7 +59,7 @@ cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args,
 template <class Format>
 cudaError_t launch(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                    cudaStream_t stream) {
-  place_experts<<<1, sort_threads, 0, stream>>>(plan, args, scratch);
+  if (!args.rows_placed) place_experts<<<1, sort_threads, 0, stream>>>(plan, args, scratch);
   const auto many = static_cast<unsigned>(plan.blocks * 8);
   gather_rows<<<many, 256, 0, stream>>>(plan, args, scratch);
   cudaError_t error = cudaGetLastError();

@@ -56,10 +56,16 @@ Result<std::unique_ptr<FeedForward>> load_dense(WeightReader& reader, const std:
 Result<std::unique_ptr<FeedForward>> load_moe(WeightReader& reader, int layer,
                                               const std::string& name) {
   const ModelConfig& c = reader.config();
-  // Near ties between experts are decided by the router's logits, so they stay f32.
-  FEWBIT_TRY(LinearLayer router,
-             reader.linear(name + ".gate", {c.num_experts, c.hidden_size}, DType::f32));
+  const WeightReader::MatrixShape gate{c.num_experts, c.hidden_size};
+  FEWBIT_TRY(const QuantizedTensor projection, reader.matrix(name + ".gate", gate));
   FEWBIT_TRY(MoeLayer experts, reader.experts(layer, name + ".experts"));
+  // Beside the experts where they are on a GPU.
+  FEWBIT_TRY(const bool beside, reader.add_router(experts, projection));
+  std::optional<LinearLayer> router;
+  if (!beside) {
+    // Near ties between experts are decided by the router's logits, so they stay f32.
+    FEWBIT_TRY(router, reader.linear(name + ".gate", gate, DType::f32));
+  }
   return std::unique_ptr<FeedForward>(std::make_unique<MoeBlock>(
       MoeBlockWeights{std::move(router), {}, std::move(experts)}, c.router));
 }
