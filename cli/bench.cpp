@@ -8,6 +8,7 @@
 #include "bench_page.hpp"
 #include "bench_shapes.hpp"
 #include "command.hpp"
+#include "core/environment.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -122,6 +123,8 @@ Result<int> run_bench(Options& options) {
     FEWBIT_TRY(other, read_other_run(options.other));
   }
   FEWBIT_TRY(options.layer.activation_dtype, parse_activation_dtype(options.activation_dtype));
+  // Here it is asked of dense layers too.
+  if (options.layer.backend.empty()) options.layer.backend = environment().backend.value_or("");
   FEWBIT_TRY(const DeviceInfo device, describe_device(options.device));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
   catch_interrupts();

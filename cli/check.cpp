@@ -107,8 +107,7 @@ void add_no_backend(Report& report, const DeviceInfo& device, const Error& error
                                   [](const Candidate& c) { return c.refusals.empty(); });
   report.layer_error = forced ? error.message() : "no backend can run the experts";
   if (forced) {
-    report.findings.push_back({Level::warning, "layer-not-runnable", "FEWBIT_BACKEND", error.what,
-                               "a backend that can run the experts, or none forced"});
+    report.findings.push_back(forced_refusal(error.what));
     return;
   }
   report.findings.push_back(
@@ -309,8 +308,6 @@ void print_plans(const Report& report) {
 }
 
 Json report_json(const Report& report) {
-  Json findings{Json::Array{}};
-  for (const Finding& f : report.findings) findings.push_back(finding_json(f));
   Json out;
   out.set("path", report.checkpoint.directory().string());
   out.set("shards", static_cast<std::uint64_t>(report.checkpoint.shards().size()));
@@ -320,7 +317,7 @@ Json report_json(const Report& report) {
   out.set("evidence", report.identified.producer_evidence);
   out.set("inventory", inventory_json(report.inventory));
   out.set("schemes", scheme_totals_json(report.inventory));
-  out.set("findings", findings);
+  out.set("findings", findings_json(report.findings));
   out.set("result", result_json(report.findings));
   out.set("runnable", is_runnable(report));
   out.set("run_by", verdict_json(run_verdict(report)));

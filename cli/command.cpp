@@ -14,6 +14,7 @@
 #include "checkpoint/file_kind.hpp"
 #include "core/ascii.hpp"
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 #include "core/thread_variable.hpp"
 #include "progress.hpp"
 #include "select/select.hpp"
@@ -60,12 +61,13 @@ CLI::Validator backend_name(std::vector<std::string> names) {
           text = name;
           return "";
         }
+        // As FEWBIT_BACKEND is refused.
+        const Error unknown = unknown_backend(Engine::fewbit, lower_ascii(text), "");
+        if (names == backend_names({Engine::fewbit})) return unknown.what;
         const std::string near = did_you_mean(text, names);
-        if (!near.empty()) return "no backend '" + text + "'" + near;
-        return fmt::format(
-            "no backend '{}'; `fewbit backends` lists those that run here ({}), `fewbit backends "
-            "--foreign` those of other engines",
-            text, fmt::join(backend_names({Engine::fewbit}), ", "));
+        return near.empty()
+                   ? unknown.what + "; `fewbit backends --foreign` lists those of other engines"
+                   : "unknown backend " + quote(text) + near;
       },
       "NAME");
 }

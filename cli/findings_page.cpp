@@ -24,18 +24,22 @@ std::string finding_text(const Finding& finding) {
   return "found " + finding.found + "; expected " + finding.expected;
 }
 
-}  // namespace
-
-std::string findings_text(std::span<const Finding> findings, bool headers_only) {
-  const char* depth = headers_only ? " (of headers only; scales were not read)" : "";
-  if (findings.empty()) return fmt::format("findings: none{}\n\n", depth);
-  std::string text = fmt::format("findings{}\n", depth);
+std::string lines_of(std::span<const Finding> findings) {
+  std::string text;
   for (const Finding& f : findings) {
     text +=
         fmt::format("  {:<7} {}  {}\n          {}\n", level_name(f.level), printable_line(f.rule),
                     printable_line(f.where), printable_line(finding_text(f)));
   }
-  return text + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string findings_text(std::span<const Finding> findings, bool headers_only) {
+  const char* depth = headers_only ? " (of headers only; scales were not read)" : "";
+  if (findings.empty()) return fmt::format("findings: none{}\n\n", depth);
+  return fmt::format("findings{}\n{}\n", depth, lines_of(findings));
 }
 
 std::string result_text(std::span<const Finding> findings) {
@@ -59,6 +63,23 @@ Json result_json(std::span<const Finding> findings) {
   out.set("warnings", count(findings, Level::warning));
   out.set("notes", count(findings, Level::info));
   return out;
+}
+
+std::string source_warnings_text(std::span<const Finding> warnings) {
+  if (warnings.empty()) return "";
+  return fmt::format("the source has {}, which stand in what was made of it:\n{}",
+                     counted(std::ssize(warnings), "warning"), lines_of(warnings));
+}
+
+Json findings_json(std::span<const Finding> findings) {
+  Json list{Json::Array{}};
+  for (const Finding& finding : findings) list.push_back(finding_json(finding));
+  return list;
+}
+
+Finding forced_refusal(const std::string& found) {
+  return {Level::warning, "layer-not-runnable", "FEWBIT_BACKEND", found,
+          "a backend that can run the experts, or none forced"};
 }
 
 bool has_problem(std::span<const Finding> findings) {

@@ -16,6 +16,11 @@ std::string result_text(std::span<const Finding> findings);
 // {fine, errors, warnings, notes}
 Json result_json(std::span<const Finding> findings);
 // A warning or an error: exit code 1.
+// Of what was made from a source with warnings; empty without any.
+std::string source_warnings_text(std::span<const Finding> warnings);
+Json findings_json(std::span<const Finding> findings);
+// FEWBIT_BACKEND forces one that can't run the experts: no fault of the files, but nobody's wish.
+Finding forced_refusal(const std::string& found);
 bool has_problem(std::span<const Finding> findings);
 
 }  // namespace fewbit::cli

@@ -13,6 +13,7 @@
 
 #include "command.hpp"
 #include "core/counted.hpp"
+#include "findings_page.hpp"
 #include "layer_dtype.hpp"
 #include "model/families/family.hpp"
 #include "problem_options.hpp"
@@ -41,6 +42,11 @@ std::string rate_text(const PrepareReport& report) {
                      gigabytes_a_second(report.packed_source_bytes, report.packing_seconds));
 }
 
+void print_verified(const VerifyReport& verified) {
+  print_out("  verified: hashes of {}, {} against the source\n", counted(verified.files, "file"),
+            counted(verified.experts, "expert"));
+}
+
 void print_report(const Options& options, const PrepareReport& report) {
   print_out("wrote {}\n  {} of {} for {} ({}), {} activations\n", options.output,
             counted(report.experts, "expert"), counted(report.layers, "layer"), report.backend,
@@ -62,9 +68,8 @@ void print_report(const Options& options, const PrepareReport& report) {
   }
   print_out("  {} -> {}, {}, {:.1f} s with flushing\n", bytes_text(report.source_bytes),
             bytes_text(report.output_bytes), rate_text(report), report.seconds);
-  if (!report.verified) return;
-  print_out("  verified: hashes of {}, {} against the source\n",
-            counted(report.verified->files, "file"), counted(report.verified->experts, "expert"));
+  if (report.verified) print_verified(*report.verified);
+  print_out("{}", Lines{source_warnings_text(report.source_warnings)});
 }
 
 Json report_json(const Options& options, const PrepareReport& report) {
@@ -91,6 +96,7 @@ Json report_json(const Options& options, const PrepareReport& report) {
               : Json(gigabytes_a_second(report.packed_source_bytes, report.packing_seconds)));
   out.set("seconds", report.seconds);
   out.set("peak_rss_bytes", peak_rss_bytes());
+  out.set("source_warnings", findings_json(report.source_warnings));
   if (!report.verified) return out;
   out.set("verified_files", report.verified->files);
   out.set("verified_experts", report.verified->experts);
@@ -181,7 +187,7 @@ void add_prepare(CLI::App& app, int& exit_code) {
   add_json_option(*command, *options);
   command->footer(
       "The source is checked first, as `fewbit check` does: errors in its weights and configs are\n"
-      "refused; its tokenizer is copied as it is.\n"
+      "refused, warnings are told; its tokenizer is copied as it is.\n"
       "Works in OUT.partial; after any interruption the same command goes on where it was and "
       "gives\nthe same bytes. eval and generate take OUT as they take DIR.\n"
       "Examples:\n  fewbit prepare models/tiny-moe -o tiny-moe-prepared --verify\n"

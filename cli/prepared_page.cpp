@@ -53,6 +53,7 @@ struct Readers {
   std::string unbuilt;                // what this binary lacks of one
   std::string refusing;               // of the first layer that nothing reads: "cuda_moe"
   std::string needs;                  // and what that refuses
+  bool forced = false;                // by FEWBIT_BACKEND: others may read it
   std::optional<Error> error;         // the same
 
   bool all() const { return !error; }
@@ -66,7 +67,8 @@ Result<Readers> readers_on(const PreparedManifest& manifest, const DeviceInfo& d
                prepared_readers(layer, layer.problem, device,
                                 {.backend = "", .engine = engine_of(layer)}));
     if (of.error) {
-      out.refusing = layer.backend;
+      out.refusing = of.refusing;
+      out.forced = of.selection.forced && engine_of(layer) == Engine::fewbit;
       out.needs = of.needs.empty() ? of.error->what : of.needs;
       out.error = of.error;
       return out;
@@ -120,6 +122,10 @@ std::string reader_text(const Verdict& verdict) {
   const Readers& readers = verdict.readers;
   const std::string of =
       verdict.own() ? std::string() : fmt::format(" of {}", engine_name(verdict.engine));
+  if (readers.forced) {
+    return fmt::format("{}, which FEWBIT_BACKEND forces, refuses it: {}", readers.refusing,
+                       readers.needs);
+  }
   if (!readers.all()) {
     return fmt::format("{}{}{} refuses it: {}", verdict.own() ? "nothing reads it; " : "",
                        readers.refusing, of, readers.needs);
@@ -157,6 +163,13 @@ std::string result_of(const Verdict& verdict, const PreparedManifest& manifest,
                        .backend = verdict.readers.all() ? verdict.readers.names() : "",
                        .unbuilt = verdict.readers.unbuilt,
                        .engines = {}});
+}
+
+std::vector<Finding> findings_of(const Verdict& verdict) {
+  const Readers& readers = verdict.readers;
+  if (!readers.forced) return {};
+  return {
+      forced_refusal(fmt::format("backend {} can't run it: {}", readers.refusing, readers.needs))};
 }
 
 std::string place_text(const std::string& device) { return device == "cpu" ? "here" : device; }
@@ -222,13 +235,16 @@ Result<int> check_prepared(const PreparedCheck& check) {
     FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(0));
     FEWBIT_TRY(verified, verify(check, *pool));
   }
+  const std::vector<Finding> findings = findings_of(verdict);
+  const int code = has_problem(findings) ? exit_failure : exit_fine;
   if (check.json) {
     Json out = page_json(model, check.device, verdict);
-    out.set("result", result_json({}));
+    out.set("findings", findings_json(findings));
+    out.set("result", result_json(findings));
     if (verified) out.set("verified_files", verified->files);
     if (!check.source.empty() && verified) out.set("verified_experts", verified->experts);
     print_json(out);
-    return exit_fine;
+    return code;
   }
   print_page(model, check.device, verdict);
   if (!verified) {
@@ -243,8 +259,12 @@ Result<int> check_prepared(const PreparedCheck& check) {
         "source's\n",
         counted(verified->experts, "expert"));
   }
-  print_out("result: fine; {}\n", result_of(verdict, model.manifest(), machine_text(check.device)));
-  return exit_fine;
+  if (!findings.empty()) print_out("\n{}", Lines{findings_text(findings, check.headers_only)});
+  print_out("result: {}{}\n", result_text(findings),
+            has_problem(findings)
+                ? ""
+                : "; " + result_of(verdict, model.manifest(), machine_text(check.device)));
+  return code;
 }
 
 Result<int> inspect_prepared(const std::string& path, const CommonOptions& options) {

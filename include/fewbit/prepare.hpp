@@ -71,6 +71,7 @@ struct PrepareReport {
   double seconds = 0;                     // with hashes and flushing
   std::uint64_t packed_source_bytes = 0;  // read by this run
   std::optional<VerifyReport> verified;   // when asked for
+  std::vector<Finding> source_warnings;   // what `fewbit check` warns of; they stop nothing
 };
 
 // Writes the folder `output`: prepared experts, everything else as in the source (in one file of

@@ -186,7 +186,7 @@ struct Selection {
 };
 
 struct SelectOptions {
-  // Forced backend; empty: FEWBIT_BACKEND (engine fewbit only), else the first without refusals.
+  // Forced backend; empty: of experts FEWBIT_BACKEND (engine fewbit), else the first that can.
   std::string backend;
   Engine engine = Engine::fewbit;
 };

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include "core/ascii.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -18,6 +20,7 @@ Environment read_environment(GetVariable get) {
   Environment result;
   result.isa = variable(get, "FEWBIT_ISA");
   result.backend = variable(get, "FEWBIT_BACKEND");
+  if (result.backend) result.backend = lower_ascii(*result.backend);  // as --backend
   result.threads = variable(get, "FEWBIT_THREADS");
   return result;
 }

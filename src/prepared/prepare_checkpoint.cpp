@@ -337,9 +337,12 @@ Result<PrepareReport> prepare_checkpoint(const Checkpoint& source, const fs::pat
   FEWBIT_TRY(check_apart(source, target));
   FEWBIT_TRY(refuse_prepared(source.directory(), "prepare"));
   FEWBIT_TRY(const Identified identified, identify(source));
-  FEWBIT_TRY(check_source(source, identified, options.checking_progress));
+  FEWBIT_TRY(std::vector<Finding> warnings,
+             check_source(source, identified, options.checking_progress));
   FEWBIT_TRY(const PreparePlan plan, plan_prepare(source, identified, options));
-  return Job(source, options, plan, target).run(executor);
+  FEWBIT_TRY(PrepareReport report, Job(source, options, plan, target).run(executor));
+  report.source_warnings = std::move(warnings);
+  return report;
 }
 
 }  // namespace fewbit

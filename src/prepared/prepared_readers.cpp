@@ -87,6 +87,7 @@ Result<PreparedReaders> prepared_readers(const PreparedLayerInfo& layer, const M
   out.selection.forced = !options.backend.empty();
   const std::string& asked = options.backend.empty() ? layer.backend : options.backend;
   const Candidate* refusing = find_candidate(out.selection, asked);
+  out.refusing = asked;
   if (refusing != nullptr) out.needs = refusals_text(refusing->refusals);
   out.error = refusing == nullptr && out.selection.forced
                   ? chosen.error()

@@ -17,6 +17,7 @@ struct PreparedReaders {
   // prepared for is taken to read it.
   Selection selection;
   // Nothing was chosen: what the forced backend, else the one that it was prepared for, refuses.
+  std::string refusing;  // that backend
   std::string needs;
   std::optional<Error> error;  // the same as unsupported, or a forced backend that is unknown
 };

@@ -3,6 +3,8 @@
 // with a scale and an offset a group of columns. The words don't tell their width: the config does.
 #pragma once
 
+#include <string>
+
 #include "fewbit/scheme.hpp"
 
 namespace fewbit {
@@ -22,6 +24,16 @@ inline bool is_affine_words(const Scheme& scheme) {
     default:
       return false;
   }
+}
+
+// Zero points multiplied by their scale, added to each group instead of subtracted from the codes.
+inline bool adds_offsets(const Scheme& scheme) {
+  return is_affine_words(scheme) || scheme.packing == Packing::shorts_gemv;
+}
+// "0"; of such a scheme what it has in a zero point's place.
+inline std::string zero_point_text(const Scheme& scheme) {
+  return adds_offsets(scheme) ? "an offset a group that is added to it (MLX's biases)"
+                              : std::to_string(scheme.zero_point);
 }
 
 }  // namespace fewbit

@@ -33,8 +33,8 @@ std::vector<Finding> errors_of(std::span<const Finding> findings) {
   return errors;
 }
 
-Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Identified& identified,
-                                           const ValidationProgress& progress) {
+Result<std::vector<Finding>> source_findings(const Checkpoint& source, const Identified& identified,
+                                             const ValidationProgress& progress) {
   bool stopped = false;
   const std::vector<Finding> found =
       validate(source, identified, Depth::scales, [&](std::uint64_t done, std::uint64_t total) {
@@ -47,10 +47,16 @@ Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Ident
     return Error{ErrorCode::cancelled, "stopped while the source was checked",
                  source.directory().string()};
   }
-  std::vector<Finding> errors = errors_of(source.findings());
-  std::ranges::move(errors_of(identified.findings), std::back_inserter(errors));
-  std::ranges::move(errors_of(found), std::back_inserter(errors));
-  return errors;
+  std::vector<Finding> all(source.findings().begin(), source.findings().end());
+  std::ranges::copy(identified.findings, std::back_inserter(all));
+  std::ranges::copy(found, std::back_inserter(all));
+  return all;
+}
+
+Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Identified& identified,
+                                           const ValidationProgress& progress) {
+  FEWBIT_TRY(const std::vector<Finding> all, source_findings(source, identified, progress));
+  return errors_of(all);
 }
 
 }  // namespace fewbit

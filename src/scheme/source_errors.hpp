@@ -13,6 +13,10 @@ namespace fewbit {
 Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Identified& identified,
                                            const ValidationProgress& progress);
 
+// The same with warnings and notes, errors among them.
+Result<std::vector<Finding>> source_findings(const Checkpoint& source, const Identified& identified,
+                                             const ValidationProgress& progress);
+
 // Only the errors of `findings`.
 std::vector<Finding> errors_of(std::span<const Finding> findings);
 

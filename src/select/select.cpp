@@ -46,35 +46,24 @@ std::string known_names(Engine engine) {
   return fmt::format("{}", fmt::join(names_of(engine), ", "));
 }
 
-Error unknown_backend(Engine engine, const std::string& name, const std::string& where) {
-  const Backend* other = find_backend(name);
-  if (other != nullptr) {
-    return Error{ErrorCode::unsupported,
-                 fmt::format("backend {} is run by {}, not by {}, which has {}", name,
-                             engine_name(other->engine), engine_name(engine), known_names(engine)),
-                 where};
-  }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("unknown backend {}, known: {}{}", quote(name), known_names(engine),
-                           did_you_mean(name, names_of(engine))),
-               where};
-}
-
 Error refused(const std::string& name, const std::vector<Refusal>& refusals,
               const std::string& where) {
   return Error{ErrorCode::unsupported,
                fmt::format("backend {} can't run it: {}", name, refusals_text(refusals)), where};
 }
 
-// Forced by the caller or, second, by the environment.
+// Forced by the caller or, second and of experts alone, by the environment.
 struct Forced {
   std::string backend;
   std::string where;
 };
-Forced forced_backend(const SelectOptions& options) {
+Forced forced_backend(const MoeProblem& /*problem*/, const SelectOptions& options) {
   if (!options.backend.empty()) return {.backend = options.backend, .where = "backend"};
   if (options.engine != Engine::fewbit) return {};
   return {.backend = environment().backend.value_or(""), .where = "FEWBIT_BACKEND"};
+}
+Forced forced_backend(const LinearProblem& /*problem*/, const SelectOptions& options) {
+  return {.backend = options.backend, .where = "backend"};
 }
 
 Result<std::string> force(const Selection& selection, const Forced& forced,
@@ -143,7 +132,7 @@ std::string numerics_of(const Backend& backend, DType activation_dtype) {
 template <class Problem>
 Result<Selection> choose_from(Selection selection, const Problem& problem,
                               const SelectOptions& options) {
-  const Forced forced = forced_backend(options);
+  const Forced forced = forced_backend(problem, options);
   selection.forced = !forced.backend.empty();
   if (selection.forced) {
     FEWBIT_TRY(selection.chosen, force(selection, forced, problem.where));
@@ -182,6 +171,20 @@ Result<const Backend*> selected(const Selection& selection, const Problem& probl
 }
 
 }  // namespace
+
+Error unknown_backend(Engine engine, const std::string& name, const std::string& where) {
+  const Backend* other = find_backend(name);
+  if (other != nullptr) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("backend {} is run by {}, not by {}, which has {}", name,
+                             engine_name(other->engine), engine_name(engine), known_names(engine)),
+                 where};
+  }
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("unknown backend {}, known: {}{}", quote(name), known_names(engine),
+                           did_you_mean(name, names_of(engine))),
+               where};
+}
 
 std::vector<Refusal> refusals_of(const Backend& backend, const MoeProblem& problem,
                                  const DeviceInfo& device) {
@@ -246,7 +249,7 @@ const char* reason_name(Reason reason) {
 }
 
 Result<void> check_backend_variable() {
-  const Forced forced = forced_backend({});
+  const Forced forced = forced_backend(MoeProblem{}, {});
   const Backend* backend = find_backend(forced.backend);
   if (forced.backend.empty() || (backend != nullptr && backend->runs_here())) return {};
   return unknown_backend(Engine::fewbit, forced.backend, forced.where);

@@ -32,6 +32,10 @@ const Candidate* find_candidate(const Selection& selection, std::string_view bac
 // sm_90a, has generic, avx2"; empty: nothing.
 std::string unbuilt_text(const Backend& backend, const DeviceInfo& device);
 
+// What is wrong with the name of a forced backend: it runs elsewhere, or nobody knows it; with the
+// known ones.
+Error unknown_backend(Engine engine, const std::string& name, const std::string& where);
+
 // FEWBIT_BACKEND names no backend that runs here: an error as select_backend's.
 Result<void> check_backend_variable();
 

@@ -34,7 +34,10 @@ TEST(CpuFormsRules, ListEveryUnmetNeed) {
   EXPECT_THAT(text_of(odd), HasSubstr("gate and up in groups of a multiple of 16"));
   odd = int4;
   odd.zero_point = 7;
-  EXPECT_THAT(text_of(odd), HasSubstr("down with zero point 8"));
+  EXPECT_THAT(text_of(odd), HasSubstr("down with zero point 8, has 7"));
+  odd.zero_point = 0;
+  odd.packing = Packing::words_row;
+  EXPECT_THAT(text_of(odd), HasSubstr("down with zero point 8, has an offset a group"));
   odd = int4;
   odd.scale->dtype = DType::f8_e5m3;
   odd.pre_quant_scale = true;

@@ -146,6 +146,11 @@ class ActOrder(Scratch):
         again = self.folder / "again"
         made = run("prepare", source, "-o", again)
         self.assertEqual(made.returncode, 0, made.stderr)
+        # What check warns of, prepare says too.
+        warned = [f for f in now["check"]["findings"] if f["level"] == "warning"]
+        for finding in warned:
+            self.assertIn(f"{finding['rule']}  {finding['where']}", made.stdout)
+        self.assertEqual(run_json(self, "prepare", source, "-o", self.folder / "third")["source_warnings"], warned)
         for name in stated:
             if name.startswith("prepared/"):
                 self.assertEqual(content(again)[name], stated[name], name)

@@ -130,7 +130,7 @@ class Usage(unittest.TestCase):
             (("check", MODEL, "--devic", "sm_90"), ("check: no option --devic; did you mean --device?",)),
             (("check", MODEL, "--devic=sm_90"), ("check: no option --devic; did you mean --device?",)),
             (("quantize", MODEL, "q3"), ("--output is required", "unexpected argument 'q3'")),
-            (("explain", MODEL, "--backend", "marln"), ("no backend 'marln'; did you mean marlin?",)),
+            (("explain", MODEL, "--backend", "marln"), ('unknown backend "marln"; did you mean marlin?',)),
             (("help", "inspcet"), ("no command 'inspcet'; did you mean inspect?",)),
             (("explain", MODEL, "--device", "sm90"), ("did you mean sm_90?",)),
             (("explain", MODEL, "--engine", "vlm"), ("did you mean vllm?",)),
@@ -161,6 +161,36 @@ class Usage(unittest.TestCase):
                 result = run(*args, env={name: value})
                 self.assertEqual(result.returncode, 2, (name, args))
                 self.assertIn(name, result.stderr)
+
+    def test_a_backend_of_the_environment_is_one_of_the_option(self):
+        """Used or refused by the same rule, with the same words; of dense layers neither asks."""
+        generate = ("generate", MODEL, "--prompt", "Once", "--max-tokens", 2)
+        names = [b["name"] for b in run_json(self, "backends")]
+        for name in (*names, "Cpu_Generic"):
+            for command in (generate, ("explain", MODEL)):
+                option = run(*command, "--backend", name)
+                variable = run(*command, env={"FEWBIT_BACKEND": name})
+                self.assertEqual(variable.returncode, option.returncode, (name, command))
+                self.assertEqual(variable.stdout, option.stdout, (name, command))
+                if option.returncode:
+                    self.assertEqual(variable.stderr, option.stderr, (name, command))
+        for name in ("zz", "marlin", "cpu_avx51"):
+            option = run(*generate, "--backend", name)
+            variable = run(*generate, env={"FEWBIT_BACKEND": name})
+            self.assertEqual((option.returncode, variable.returncode), (2, 2))
+            self.assertEqual(option.stderr.split("\n")[0].removeprefix("error: generate: --backend: "),
+                             variable.stderr.strip().removeprefix("error: FEWBIT_BACKEND: "))
+
+    def test_a_forced_backend_that_refuses_is_a_warning_of_every_check(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prepared = pathlib.Path(folder) / "prepared"
+            self.assertEqual(run("prepare", MODEL, "-o", prepared, "--backend", "cpu_generic").returncode, 0)
+            for model in (MODEL, prepared):
+                page = run("check", model, env={"FEWBIT_BACKEND": "cuda_moe"})
+                self.assertEqual(page.returncode, 1, page.stdout)
+                self.assertIn("layer-not-runnable  FEWBIT_BACKEND", page.stdout)
+                self.assertIn("found backend cuda_moe can't run it: device: needs a CUDA device", page.stdout)
+                self.assertEqual(run("check", model).returncode, 0)
 
     def test_unknown_isa_backend_and_dtype_are_refused_with_the_known_names(self):
         text = MODEL / "val.txt"

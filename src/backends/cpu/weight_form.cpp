@@ -6,6 +6,7 @@
 #include "canonical/gguf_exact.hpp"
 #include "core/float_types.hpp"
 #include "layout/cpu_lane16.hpp"
+#include "scheme/affine_words.hpp"
 
 namespace fewbit::cpu {
 namespace {
@@ -131,8 +132,7 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
     add("with zero points a row", scale_text(*scheme.scale));
   }
   if (!scheme.zero_points && scheme.zero_point != usual_zero(scheme.weight)) {
-    add(fmt::format("with zero point {}", usual_zero(scheme.weight)),
-        std::to_string(scheme.zero_point));
+    add(fmt::format("with zero point {}", usual_zero(scheme.weight)), zero_point_text(scheme));
   }
   return refusals;
 }

@@ -5,6 +5,7 @@
 
 #include "core/checked.hpp"
 #include "layout/cuda_f8_cells.hpp"
+#include "scheme/affine_words.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -45,7 +46,7 @@ std::vector<Refusal> int_refusals(const std::string& which, const Scheme& scheme
   if (!scheme.zero_points && scheme.zero_point != usual_zero(scheme.weight)) {
     refusals.push_back({Reason::weight,
                         fmt::format("{} with zero point {}", which, usual_zero(scheme.weight)),
-                        std::to_string(scheme.zero_point)});
+                        zero_point_text(scheme)});
   }
   return refusals;
 }
