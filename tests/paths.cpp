@@ -4,6 +4,6 @@
 namespace fewbit::tests {
 
 std::filesystem::path source_dir() { return FEWBIT_SOURCE_DIR; }
-std::filesystem::path shared_dir() { return FEWBIT_SHARED_DIR; }
+std::filesystem::path vectors_dir() { return FEWBIT_VECTORS_DIR; }
 
 }  // namespace fewbit::tests

@@ -7,7 +7,7 @@ namespace fewbit::tests {
 
 // Folders that tests read. Compiled into one object, so that the objects of the tests themselves
 // are the same in every work tree (and a compiler cache finds them).
-std::filesystem::path source_dir();  // the project's root
-std::filesystem::path shared_dir();  // models and golden sets beside the project; may be absent
+std::filesystem::path source_dir();   // the project's root
+std::filesystem::path vectors_dir();  // of CMake's FEWBIT_VECTORS_DIR; may be absent
 
 }  // namespace fewbit::tests

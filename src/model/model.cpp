@@ -13,6 +13,7 @@
 #include "model/families/family.hpp"
 #include "model/model_state.hpp"
 #include "prepared/manifest.hpp"
+#include "scheme/part_of_model.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "select/backend.hpp"
 
@@ -52,19 +53,27 @@ Result<void> check_runs_here(const PreparedModel& model, const std::filesystem::
 }
 
 // A config beside it changes nothing: a GGUF file has other names for the rest of the model.
-Result<void> check_container(const Checkpoint& checkpoint) {
+Result<void> check_container(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+  if (is_shard(checkpoint)) {
+    return Error{ErrorCode::unsupported,
+                 "one shard of a model, which does not run alone; name its folder or its index",
+                 path.string()};
+  }
   if (checkpoint.gguf_metadata() == nullptr) return {};
   return Error{ErrorCode::unsupported,
                "whole models run from safetensors, this one is GGUF; prepare takes its experts",
-               checkpoint.directory().string()};
+               path.string()};
 }
 
 // The experts of a prepared model; nullptr for a checkpoint.
 Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored) || !is_prepared(path)) {
-    return std::shared_ptr<const PreparedModel>();
+  if (!std::filesystem::is_directory(path, ignored)) {
+    if (!is_prepared(path.parent_path())) return std::shared_ptr<const PreparedModel>();
+    return Error{ErrorCode::unsupported, "a file of a prepared model; name its folder",
+                 path.string()};
   }
+  if (!is_prepared(path)) return std::shared_ptr<const PreparedModel>();
   FEWBIT_TRY(PreparedModel model, PreparedModel::open(path));
   FEWBIT_TRY(check_runs_here(model, path));
   const PrepareSplit split = model.split();
@@ -107,7 +116,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(check_options(options));
   FEWBIT_TRY(std::shared_ptr<const PreparedModel> prepared, open_prepared(path));
   FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(path));
-  FEWBIT_TRY(check_container(checkpoint));
+  FEWBIT_TRY(check_container(checkpoint, path));
   FEWBIT_TRY(ModelConfig config, read_model_config(checkpoint));
   FEWBIT_TRY(const Family* family,
              find_family(config, (checkpoint.directory() / "config.json").string()));

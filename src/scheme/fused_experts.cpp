@@ -74,6 +74,10 @@ std::optional<bool> square_order(const Inventory& inventory, const Module& modul
   return std::nullopt;
 }
 
+bool is_gguf_name(std::string_view module) {
+  return module.starts_with("blk.") && module.ends_with("_exps");
+}
+
 }  // namespace
 
 bool stores_inputs_first(std::string_view model_type) {
@@ -87,6 +91,8 @@ FusedOrder fused_order(const Inventory& inventory, const Module& module, const S
                                  shape_text(shape));
     return order;
   }
+  // GGUF's own names, of a decoded file: its matrices have one order.
+  if (is_gguf_name(module.name)) return order;
   if (!inventory.hidden_size) {
     order.obstacle = "the order of fused experts needs hidden_size of config.json";
     return order;

@@ -44,16 +44,16 @@ void validate_activation_scales(Validation& validation, const Module& module) {
                      activation
                          ? fmt::format("a scale for {}-bit activations", dtype_bits(*activation))
                          : "a scale for quantized activations",
-                     "none: weights are used with 16-bit activations");
+                     "nothing: weights are used with 16-bit activations");
     } else if (part.suffix == "weight_scale_2" && module.scheme.weight == DType::i4) {
       validation.add(module, Level::info, "input-scale-unused", part.tensor,
-                     "a factor for products in 8 bits", "none: weights are decoded without it");
+                     "a factor for products in 8 bits", "nothing: weights are decoded without it");
     } else if (is_cache_scale(module, part.suffix)) {
       validation.add(module, Level::info, "cache-scale-unused", part.tensor,
-                     "a scale for a quantized key/value cache", "none: the cache has 16 bits");
+                     "a scale for a quantized key/value cache", "nothing: the cache has 16 bits");
     } else if (is_output_scale(part.suffix)) {
       validation.add(module, Level::info, "output-scale-unused", part.tensor,
-                     "a scale for quantized outputs", "none: outputs have 16 bits");
+                     "a scale for quantized outputs", "nothing: outputs have 16 bits");
     }
   }
 }

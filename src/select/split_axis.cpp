@@ -121,6 +121,10 @@ SplitAxis split_axis(const Module& module) {
   return axis;
 }
 
+bool is_cut(const Module& module) {
+  return module.layer >= 0 && axis_of(module.role) != SplitAxis::Along::none;
+}
+
 std::int64_t feature_unit(const Scheme& gate_up, const Scheme& down) {
   return std::lcm(row_unit(gate_up).size, column_unit(down).size);
 }

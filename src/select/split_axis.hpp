@@ -21,6 +21,9 @@ struct SplitAxis {
 // `none`: every rank holds the whole matrix, or it can't be read.
 SplitAxis split_axis(const Module& module);
 
+// Whether tensor ranks cut it, readable or not.
+bool is_cut(const Module& module);
+
 // Intermediate features of an expert that stay together: rows of gate and up, columns of down.
 std::int64_t feature_unit(const Scheme& gate_up, const Scheme& down);
 

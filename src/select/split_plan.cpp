@@ -11,6 +11,7 @@
 
 #include "core/checked.hpp"
 #include "core/counted.hpp"
+#include "scheme/reader.hpp"
 #include "select/split_axis.hpp"
 
 namespace fewbit {
@@ -91,6 +92,38 @@ void judge_matrices(const std::map<KindKey, MatrixKind>& kinds, SplitPlan& plan)
     } else if (kind.axis.whole_scales && plan.ranks > 1) {
       add(plan, {fit, what, "groups follow the order of activations: every rank needs all scales"});
     }
+  }
+}
+
+// Matrices that would be cut, but can't be read: nobody knows where.
+struct UnreadKind {
+  std::vector<std::string> roles;
+  std::uint64_t modules = 0;
+  std::string why;  // of the first
+};
+
+std::map<bool, UnreadKind> unread_kinds(const Identified& identified) {
+  std::map<bool, UnreadKind> kinds;  // by whether they are experts'
+  for (const Module& module : identified.modules) {
+    if (module.unreadable.empty() || module.unreadable == leftover_scale || !is_cut(module)) {
+      continue;
+    }
+    UnreadKind& kind = kinds[module.expert != -1];
+    if (kind.modules++ == 0) kind.why = module.unreadable;
+    const std::string role = role_name(module.role);
+    if (std::ranges::find(kind.roles, role) == kind.roles.end()) kind.roles.push_back(role);
+  }
+  return kinds;
+}
+
+void judge_unread(const std::map<bool, UnreadKind>& kinds, SplitPlan& plan) {
+  if (plan.ranks == 1) return;
+  for (const auto& [expert, kind] : kinds) {
+    if (expert) plan.experts_fit = SplitFit::none;
+    add(plan, {SplitFit::none,
+               fmt::format("{}{} ({})", expert ? "expert " : "", fmt::join(kind.roles, ", "),
+                           counted(kind.modules, "module")),
+               "not known of what can't be read: " + kind.why});
   }
 }
 
@@ -269,11 +302,13 @@ std::int64_t expert_count(const Identified& identified, const SplitSizes& sizes)
 std::vector<SplitPlan> tensor_splits(const Identified& identified, const SplitSizes& sizes,
                                      std::span<const int> ranks) {
   const auto kinds = matrix_kinds(identified);
+  const auto unread = unread_kinds(identified);
   std::vector<SplitPlan> plans;
   for (const int count : ranks) {
     SplitPlan& plan = plans.emplace_back();
     plan.ranks = count;
     judge_matrices(kinds, plan);
+    judge_unread(unread, plan);
     judge_heads(sizes, plan);
     judge_vocabulary(sizes, plan);
     std::ranges::stable_sort(plan.reasons, std::greater{}, &SplitReason::fit);

@@ -15,7 +15,7 @@
 namespace fewbit {
 namespace {
 
-const std::filesystem::path folder = tests::shared_dir() / "models" / "tiny-moe";
+const std::filesystem::path folder = tests::vectors_dir() / "models" / "tiny-moe";
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -14,7 +14,7 @@ namespace {
 
 const std::filesystem::path bundled = tests::source_dir() / "models" / "tiny-moe";
 const std::filesystem::path ids_file =
-    tests::shared_dir() / "models" / "tiny-moe" / "reference.json";
+    tests::vectors_dir() / "models" / "tiny-moe" / "reference.json";
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -138,7 +138,7 @@ TEST(Decision, OfTheBundledModelIsWhatPrepareDoes) {
 }
 
 TEST(Decision, OfEveryFamilyIsWhatPrepareDoes) {
-  const fs::path families = tests::shared_dir() / "models/families";
+  const fs::path families = tests::vectors_dir() / "models/families";
   if (!fs::exists(families)) GTEST_SKIP() << "no models of families beside the project";
   for (const auto& family : fs::directory_iterator(families)) expect_same_for_all(family.path());
 }

@@ -95,6 +95,24 @@ SplitPlan plan_of(const std::vector<SplitPlan>& plans, int ranks) {
 constexpr int counts[] = {1, 2, 3, 4, 8};
 
 // Hidden 32, intermediate 16, 2 heads, 1 key/value head, vocabulary 64, 2 experts.
+TEST(SplitPlan, WhatCanNotBeReadIsNotTakenToDivide) {
+  SmallCheckpoint small = SmallCheckpoint::modelopt();
+  const Checkpoint checkpoint = small.open();
+  Identified identified = *identify(checkpoint);
+  for (Module& module : identified.modules) {
+    if (module.expert != -1) module.unreadable = "odd";
+  }
+  const SplitSizes sizes = read_split_sizes(checkpoint);
+  const auto tensor = tensor_splits(identified, sizes, counts);
+  EXPECT_EQ(plan_of(tensor, 1).fit, SplitFit::even);
+  const SplitPlan two = plan_of(tensor, 2);
+  EXPECT_EQ(two.fit, SplitFit::none);
+  EXPECT_EQ(two.experts_fit, SplitFit::none);
+  ASSERT_FALSE(two.reasons.empty());
+  EXPECT_EQ(two.reasons[0].what, "expert down_proj, gate_proj, up_proj (6 modules)");
+  EXPECT_EQ(two.reasons[0].why, "not known of what can't be read: odd");
+}
+
 TEST(SplitPlan, NamesWhatDoesNotDivideAndWhy) {
   SmallCheckpoint small = SmallCheckpoint::modelopt();
   const Checkpoint checkpoint = small.open();
