@@ -49,8 +49,11 @@ TEST(CpuTilesChoice, ExplainSaysWhetherDotProductsRun) {
   const DeviceInfo without = *describe_device("cpu:avx512");
   DeviceInfo with = without;
   with.cpu.avx512_bf16 = with.cpu.avx512_fast_bf16 = true;
-  int by_dots = 0;
-  for (const NamedScheme& named : tile_schemes()) {
+  std::vector<NamedScheme> schemes = tile_schemes();
+  const std::int64_t taken = std::ssize(schemes);
+  schemes.push_back({"nf3", test::scaled_scheme(DType::nf3, DType::bf16, {.rows = 1, .cols = 64})});
+  std::int64_t by_dots = 0;
+  for (const NamedScheme& named : schemes) {
     SCOPED_TRACE(named.name);
     const LayerSpec spec = spec_of(named.scheme, 128, 128, 2);
     MoeProblem problem = test::problem_of(spec, 2, 16);
@@ -69,7 +72,7 @@ TEST(CpuTilesChoice, ExplainSaysWhetherDotProductsRun) {
     problem.activation_dtype = DType::f32;
     EXPECT_THAT(backend.variant(problem, with, 16), ::testing::StartsWith("panels of "));
   }
-  EXPECT_EQ(by_dots, 2 * 9);
+  EXPECT_EQ(by_dots, 2 * taken);
 }
 
 TEST(CpuTilesChoice, DotProductsAreOfTheirLevelAndOfCpusThatHaveThemFast) {
@@ -87,7 +90,7 @@ TEST(CpuTilesChoice, OneMatrixWithoutDotProductsLeavesAllToPanels) {
   DeviceInfo device = *describe_device("cpu:avx512");
   device.cpu.avx512_bf16 = device.cpu.avx512_fast_bf16 = true;
   MoeProblem problem = test::problem_of(spec_of(nvfp4_scheme(), 128, 128, 2), 2, 16);
-  const Scheme other = test::scaled_scheme(DType::i8, DType::f32, {.rows = 1, .cols = 0});
+  const Scheme other = test::scaled_scheme(DType::nf3, DType::bf16, {.rows = 1, .cols = 64});
   EXPECT_THAT(cpu_avx512_backend.variant(problem, device, 1),
               ::testing::StartsWith("dot products"));
   for (Scheme MoeProblem::*const matrix : {&MoeProblem::gate_up, &MoeProblem::down}) {

@@ -4,14 +4,17 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "backends/cpu/kernel_table.hpp"
 #include "canonical/gguf_blocks.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/float_convert.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
+#include "kernels/tile_buffer.hpp"
 #include "layout/cpu_k_blocks.hpp"
 
 namespace fewbit {
@@ -63,18 +66,28 @@ Blocks random_blocks(const BlockForm& form, Dims dims, std::uint32_t seed) {
   return out;
 }
 
-std::vector<float> random_tokens(std::int64_t count, std::uint32_t seed) {
+// How products are made: of panels of f32, or by dot products of bf16 pairs.
+enum class Unit { vectors, dots };
+
+std::vector<float> random_tokens(Unit unit, std::int64_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<std::size_t>(count));
   for (float& value : x) value = normal(random) * (random() % 64 == 0 ? 100.0F : 1.0F);
+  if (unit == Unit::dots)
+    for (float& value : x) value = bf16_to_f32(f32_to_bf16(value));
   return x;
 }
 
-class Lane16Blocks256 : public ::testing::TestWithParam<std::tuple<IsaLevel, BlockForm>> {
+using Param = std::tuple<IsaLevel, Unit, BlockForm>;
+class Lane16Blocks256 : public ::testing::TestWithParam<Param> {
  protected:
-  void SetUp() override { FEWBIT_SKIP_UNUSABLE(std::get<0>(GetParam())); }
-  static const BlockForm& form() { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    FEWBIT_SKIP_UNUSABLE(std::get<0>(GetParam()));
+    if (unit() == Unit::dots) FEWBIT_SKIP_WITHOUT_DOTS();
+  }
+  static Unit unit() { return std::get<1>(GetParam()); }
+  static const BlockForm& form() { return std::get<2>(GetParam()); }
 
   static GuardedFloats run(const Blocks& blocks, const std::vector<float>& x, int tokens) {
     const auto [n, k] = blocks.dims;
@@ -84,8 +97,20 @@ class Lane16Blocks256 : public ::testing::TestWithParam<std::tuple<IsaLevel, Blo
                               .blocks = (n + 15) / 16,
                               .k = k,
                               .group = form().group};
-    GuardedFloats panel = test::panel_of(x, k, tokens);
     GuardedFloats y(weight.blocks * 16 * tokens);
+    if (unit() == Unit::dots) {
+      test::TileBuffer operand(x, k, tokens);
+      lane16_dots_avx512(form().codes)({.left = weight,
+                                        .right = {},
+                                        .pairs = weight.blocks,
+                                        .x = operand.data(),
+                                        .tokens = tokens,
+                                        .left_y = y.data(),
+                                        .y_pair = std::int64_t{16} * tokens});
+      y.expect_guards_intact();
+      return y;
+    }
+    GuardedFloats panel = test::panel_of(x, k, tokens);
     const cpu::Kernels& kernels = cpu::kernels_of(std::get<0>(GetParam()));
     kernels.lane16(form().codes)(weight, panel.data(), tokens, y.data());
     y.expect_guards_intact();
@@ -97,7 +122,7 @@ TEST_P(Lane16Blocks256, EverySizeAndNumberOfTokensStaysWithinTheBound) {
   for (const Dims dims : {Dims{48, 512}, Dims{80, 2816}, Dims{160, 256}, Dims{1, 256}}) {
     const Blocks blocks = random_blocks(form(), dims, 5);
     for (int tokens = 1; tokens <= max_panel_tokens; tokens += dims.k > 1000 ? 11 : 1) {
-      const std::vector<float> x = random_tokens(dims.k * tokens, 6);
+      const std::vector<float> x = random_tokens(unit(), dims.k * tokens, 6);
       GuardedFloats y = run(blocks, x, tokens);
       for (std::int64_t row = 0; row < (dims.n + 15) / 16 * 16; ++row) {
         for (int t = 0; t < tokens; ++t) {
@@ -138,7 +163,7 @@ TEST_P(Lane16Blocks256, EveryWeightIsWhatTheBlockDecodesTo) {
 
 TEST_P(Lane16Blocks256, ATokenDoesNotDependOnTheOthers) {
   const Blocks blocks = random_blocks(form(), {.n = 80, .k = 768}, 8);
-  const std::vector<float> x = random_tokens(768 * max_panel_tokens, 9);
+  const std::vector<float> x = random_tokens(unit(), 768 * max_panel_tokens, 9);
   for (int tokens = 1; tokens <= max_panel_tokens; ++tokens) {
     GuardedFloats all = run(blocks, x, tokens);
     const auto last = x.begin() + std::ptrdiff_t{768} * (tokens - 1);
@@ -150,13 +175,20 @@ TEST_P(Lane16Blocks256, ATokenDoesNotDependOnTheOthers) {
   }
 }
 
+std::string param_name(const ::testing::TestParamInfo<Param>& test) {
+  const auto& [level, unit, form] = test.param;
+  return std::string(unit == Unit::dots ? "dots" : isa_name(level)) + "_" + form.name;
+}
 INSTANTIATE_TEST_SUITE_P(Forms, Lane16Blocks256,
                          ::testing::Combine(::testing::ValuesIn(test::kernel_levels),
+                                            ::testing::Values(Unit::vectors),
                                             ::testing::ValuesIn(forms)),
-                         [](const ::testing::TestParamInfo<std::tuple<IsaLevel, BlockForm>>& test) {
-                           return std::string(isa_name(std::get<0>(test.param))) + "_" +
-                                  std::get<1>(test.param).name;
-                         });
+                         param_name);
+INSTANTIATE_TEST_SUITE_P(Dots, Lane16Blocks256,
+                         ::testing::Combine(::testing::Values(IsaLevel::avx512),
+                                            ::testing::Values(Unit::dots),
+                                            ::testing::Values(forms[1])),
+                         param_name);
 
 }  // namespace
 }  // namespace fewbit

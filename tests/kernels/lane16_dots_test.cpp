@@ -31,6 +31,14 @@ constexpr Lane16Form forms[] = {
     {"fp8_f32_row", Lane16Codes::f8_e4m3, Lane16Scale::f32, 0},
     {"fp8_blocks", Lane16Codes::f8_e4m3, Lane16Scale::f32_blocks, 128},
     {"mxfp8", Lane16Codes::f8_e4m3, Lane16Scale::f8_e8m0, 32},
+    {"int4_zeros_f16_128", Lane16Codes::int4_zeros, Lane16Scale::f16, 128, true},
+    {"int4_zeros_signed_bf16_32", Lane16Codes::int4_zeros, Lane16Scale::bf16, 32},
+    {"int8_bf16_row", Lane16Codes::int8, Lane16Scale::bf16, 0},
+    {"int8_offset_blocks", Lane16Codes::int8, Lane16Scale::f32_blocks, 128, true},
+    {"int8_zeros_f16_64", Lane16Codes::int8_zeros, Lane16Scale::f16, 64, true},
+    {"int8_zeros_signed_f32_48", Lane16Codes::int8_zeros, Lane16Scale::f32, 48},
+    {"ternary_f16_128", Lane16Codes::ternary, Lane16Scale::f16, 128},
+    {"ternary_blocks", Lane16Codes::ternary, Lane16Scale::f32_blocks, 64},
 };
 
 class DotsTest : public ::testing::TestWithParam<Lane16Form> {
@@ -186,6 +194,26 @@ TEST_P(DotsTest, ScalesOfAnySizeStayWithinTheBound) {
     compared += expect_within_bound(matrix, random_tokens(320 * 5, 110, 130, random), 5);
   }
   EXPECT_GT(compared, 1000);
+}
+
+// Zero points of 8 bits, as a matrix may have them beside codes of 4, in a few blocks of some.
+TEST_P(DotsTest, ZeroPointsOfAnySizeStayWithinTheBound) {
+  if (!GetParam().zeros()) GTEST_SKIP() << "codes without zero points";
+  std::mt19937 random(6);
+  for (const std::uint32_t in_32 : {0U, 1U, 32U}) {
+    Lane16Matrix matrix = random_matrix({.n = 176, .k = 464}, random);
+    const bool four = GetParam().codes == Lane16Codes::int4_zeros;
+    for (std::int64_t row = 0; row < 176; ++row)
+      for (std::int64_t g = 0; g < matrix.groups(); ++g) {
+        // The largest that takes a code to -16, which GPTQ's zero points of 15 less one mean.
+        if (four && word(random) % 2 == 0) matrix.zero(row, g) = GetParam().offset_codes ? 16 : 8;
+        if (row < 64 && word(random) % 32 < in_32)
+          matrix.zero(row, g) = static_cast<std::uint8_t>(word(random));
+      }
+    for (const std::int64_t tokens : {1, 2, 7, 18})
+      EXPECT_EQ(expect_within_bound(matrix, random_tokens(464 * tokens, 117, 130, random), tokens),
+                176 * tokens);
+  }
 }
 
 // What is no number spoils what it is multiplied into, and that only.

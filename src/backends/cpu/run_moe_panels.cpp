@@ -19,13 +19,15 @@ class PanelPass : MoePass {
   void run(Executor& executor) {
     sort(PanelCut());
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) { gather(i, n); });
-    split(executor, serial_elements, [this](int i, int n) {
-      for_blocks(blocks_of(problem_.intermediate_size), i, n, block_cost,
+    Rest fc1_rest;
+    split(executor, serial_elements, [&](int i, int n) {
+      for_blocks(blocks_of(problem_.intermediate_size), i, n, fc1_rest, block_cost,
                  [this](std::size_t expert, Range blocks) { fc1(expert, blocks); });
     });
     if (args_.amax) raise_amax(*args_.amax);
-    split(executor, serial_elements, [this](int i, int n) {
-      for_blocks(blocks_of(problem_.hidden_size), i, n, block_cost,
+    Rest fc2_rest;
+    split(executor, serial_elements, [&](int i, int n) {
+      for_blocks(blocks_of(problem_.hidden_size), i, n, fc2_rest, block_cost,
                  [this](std::size_t expert, Range blocks) { fc2(expert, blocks); });
     });
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) {

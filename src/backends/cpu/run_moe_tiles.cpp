@@ -32,13 +32,15 @@ class TilePass : MoePass {
     const auto block_cost = [this](std::int64_t tokens) { return cost_.of(tokens); };
     sort(tile_cut(std::max(problem_.hidden_size, problem_.intermediate_size)));
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) { gather(i, n); });
+    Rest fc1_rest;
     split(executor, serial_elements, [&](int i, int n) {
-      for_blocks(blocks_of(problem_.intermediate_size), i, n, block_cost,
+      for_blocks(blocks_of(problem_.intermediate_size), i, n, fc1_rest, block_cost,
                  [this](std::size_t expert, Range blocks) { fc1(expert, blocks); });
     });
     if (args_.amax) raise_amax(*args_.amax);
+    Rest fc2_rest;
     split(executor, serial_elements, [&](int i, int n) {
-      for_blocks(blocks_of(problem_.hidden_size), i, n, block_cost,
+      for_blocks(blocks_of(problem_.hidden_size), i, n, fc2_rest, block_cost,
                  [this](std::size_t expert, Range blocks) { fc2(expert, blocks); });
     });
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) {

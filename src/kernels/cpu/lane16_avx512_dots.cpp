@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lane16_tiles by dot products of bf16 pairs.
+#include <bit>
+#include <type_traits>
 #include <utility>
 
 #include "core/isa_region.hpp"

@@ -47,9 +47,9 @@ struct Lane16Tiles {
   std::int64_t y_pair = 0;
 };
 using Lane16TilesFn = void(const Lane16Tiles& run);
-// The kernel for codes, none for nf3, whose values are not exact in bf16, and blocks of GGUF. amx:
-// on a CPU that has AMX-BF16 and a process that may use it; dots: on one that has AVX-512 BF16,
-// and only for e2m1, int4 without zero points and e4m3.
+// The kernel for codes, none for nf3 and q4_k, whose values are not exact in bf16. amx: on a CPU
+// that has AMX-BF16 and a process that may use it, and none for q6_k; dots: on one that has AVX-512
+// BF16.
 using Lane16TilesOf = Lane16TilesFn*(Lane16Codes codes);
 Lane16TilesOf lane16_amx, lane16_dots_avx512;
 
