@@ -72,12 +72,14 @@ step ./fewbit bench tiny-moe Qwen3-30B-A3B Qwen3-30B-A3B/gptq-int4-g128 Qwen3-30
   --device cuda --tokens 1,64,1024
 sanitizer=$(command -v compute-sanitizer || true)
 if [ "${1:-}" != quick ] && [ -n "$sanitizer" ]; then
-  small='MoeF4Test.SizesThatAreNoMultipleOf32:MoeF4Test.FewTokens:GroupedTest.FewTokens'
+  small='MoeF4Test.SizesThatAreNoMultipleOf32:MoeF4Test.FewTokens:GroupedTest.FewTokens:MoeF16Test.FewTokens'
   for tool in memcheck racecheck synccheck initcheck; do
     options=()
     case $tool in racecheck | synccheck) options=(--num-cuda-barriers 512) ;; esac
     step "$sanitizer" --tool "$tool" --error-exitcode 1 "${options[@]}" ./cuda_moe_test \
       --gtest_brief=1 --gtest_filter="$small"
+    step "$sanitizer" --tool "$tool" --error-exitcode 1 ./cuda_router_test --gtest_brief=1 \
+      --gtest_filter='RouterTest.ChoosesAnd*:RouterTest.TellsThe*:RouterTest.Divides*'
   done
 fi
 for program in ./bench_gpu_moe ./bench_gpu_linear; do

@@ -376,9 +376,22 @@ TEST(CudaLinear, EveryUnmetNeedIsNamed) {
   card.compute_capability = 80;
   std::string text;
   for (const Refusal& r : linear_refusals(problem, card)) text += r.needs + "/" + r.has + "; ";
-  EXPECT_EQ(text,
-            "compute capability 9.0/compute capability 8.0; activations in bf16/f32; results in "
-            "bf16, f16 or f32/f8_e4m3; n % 32 = 0/4080; ");
+  EXPECT_EQ(
+      text,
+      "compute capability 9.0/compute capability 8.0; activations in bf16 or f16/f32; results in "
+      "bf16, f16 or f32/f8_e4m3; n % 32 = 0/4080; ");
+  card.compute_capability = 90;
+  problem.n = 4096;
+  problem.activation_dtype = DType::f16;
+  problem.output_dtype = DType::f16;
+  EXPECT_TRUE(linear_refusals(problem, card).empty());
+  problem.weight = nvfp4_scheme();
+  ASSERT_EQ(linear_refusals(problem, card).size(), 1U);
+  EXPECT_EQ(linear_refusals(problem, card)[0].needs, "activations in bf16");
+  problem.n = 4080;
+  problem.activation_dtype = DType::f32;
+  problem.output_dtype = DType::f8_e4m3;
+  card.compute_capability = 80;
   problem.weight.weight = DType::nf3;
   EXPECT_EQ(linear_refusals(problem, card).size(), 4U);
 }

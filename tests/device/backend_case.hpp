@@ -25,6 +25,7 @@ struct Case {
   bool map = false;
   RouterWeightSide side = RouterWeightSide::output;
   bool ordered = false;  // act-order
+  ActivationType x_type = ActivationType::bf16;
 };
 
 inline const ActivationParams oai{
@@ -79,6 +80,17 @@ inline const std::vector<Case> cases = {
      20,
      {.kind = Activation::relu2}}};
 
+// The same kinds in f16, few and many tokens.
+inline std::vector<Case> f16_cases() {
+  std::vector<Case> made;
+  for (Case c : cases) {
+    if (!c.format.scaled_sums()) continue;
+    c.x_type = ActivationType::f16;
+    made.push_back(c);
+  }
+  return made;
+}
+
 inline std::vector<float> bias_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
   const auto& all = layer.biases[matrix];
   if (all.empty()) return {};
@@ -116,6 +128,7 @@ inline MoeProblem problem_of(const Case& c, const MoeWeights& weights) {
   problem.activation = c.activation;
   problem.router_weight_side = c.side;
   problem.expert_map = c.map;
+  if (c.x_type == ActivationType::f16) problem.activation_dtype = DType::f16;
   problem.biases = c.biases;
   problem.max_tokens = 200;
   problem.where = c.name;
@@ -129,6 +142,7 @@ inline RandomLayer layer_of(const Case& c) {
   RandomLayer layer = random_layer(c.format, shape, 21);
   if (c.biases) add_biases(layer, 22);
   if (c.ordered) add_orders(layer, 23);
+  if (c.x_type == ActivationType::f16) use_f16(layer, 24);
   if (c.map) {
     layer.expert_map = {2, -1, 0, 3, 1, 9};
     for (std::size_t i = 0; i < layer.ids.size(); i += 3) layer.ids[i] = static_cast<int>(i % 8);
@@ -157,7 +171,7 @@ class CudaBackendTest : public CardTest {
   MoeArgs args_of(const RandomLayer& layer, std::span<std::uint16_t> out) {
     MoeArgs args;
     args.tokens = layer.shape.tokens;
-    args.hidden = {.dtype = DType::bf16,
+    args.hidden = {.dtype = layer.x_type == ActivationType::f16 ? DType::f16 : DType::bf16,
                    .shape = {layer.shape.tokens, layer.shape.hidden_size},
                    .bytes = std::as_bytes(std::span(layer.x)),
                    .device = {}};
@@ -230,7 +244,7 @@ inline void expect_exact_rows(const RandomLayer& layer, const std::vector<std::u
     const ExactRow row = exact_row(layer, t);
     for (std::int64_t n = 0; n < hidden; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      const double y = bf16_to_f32(out[static_cast<std::size_t>(t * hidden + n)]);
+      const double y = layer.number(out[static_cast<std::size_t>(t * hidden + n)]);
       ASSERT_LE(std::abs(y - row.value[at]), row.bound[at]) << "token " << t << " column " << n;
     }
   }

@@ -9,8 +9,11 @@ namespace fewbit::cuda {
 namespace {
 
 TEST_F(CudaBackendTest, GivesTheExactLayerHoweverItWasPackedAndWhereverItsArgumentsAre) {
-  for (const Case& c : cases) {
-    SCOPED_TRACE(c.name);
+  std::vector<Case> all = cases;
+  std::ranges::copy(f16_cases(), std::back_inserter(all));
+  for (const Case& c : all) {
+    SCOPED_TRACE(testing::Message()
+                 << c.name << (c.x_type == ActivationType::f16 ? " in f16" : ""));
     RandomLayer layer = layer_of(c);
     const MoeWeights weights = weights_of(layer);
     const MoeProblem problem = problem_of(c, weights);

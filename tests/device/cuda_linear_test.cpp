@@ -20,7 +20,11 @@ struct DenseCase {
   Dims size;
   DType out = DType::bf16;
   bool ordered = false;  // act-order
+  ActivationType x_type = ActivationType::bf16;
 };
+DType dtype_of(ActivationType type) {
+  return type == ActivationType::f16 ? DType::f16 : DType::bf16;
+}
 
 // One expert's down, and activations of the most tokens.
 struct Dense {
@@ -37,10 +41,12 @@ Dense dense_of(const DenseCase& c, std::int64_t tokens, std::uint64_t seed) {
                           .intermediate_size = c.size.k};
   Dense dense{.layer = random_layer(c.format, shape, seed), .weight = {}, .x = {}};
   if (c.ordered) add_orders(dense.layer, seed + 1);
+  dense.layer.x_type = c.x_type;
+  const auto encode = c.x_type == ActivationType::f16 ? f32_to_f16 : f32_to_bf16;
   dense.weight = matrix_of(dense.layer, 2, 0);
   for (std::int64_t i = 0; i < tokens * c.size.k; ++i) {
     const auto r = static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F;
-    dense.x.push_back(f32_to_bf16(4 * r));
+    dense.x.push_back(encode(4 * r));
   }
   return dense;
 }
@@ -51,7 +57,7 @@ class CudaLinearTest : public CardTest {
     const LinearProblem problem{.n = c.size.n,
                                 .k = c.size.k,
                                 .weight = dense.weight.scheme,
-                                .activation_dtype = DType::bf16,
+                                .activation_dtype = dtype_of(c.x_type),
                                 .output_dtype = c.out,
                                 .max_tokens = tokens,
                                 .where = "dense"};
@@ -75,7 +81,7 @@ class CudaLinearTest : public CardTest {
 
   static TensorView view_of(const LinearProblem& problem, std::int64_t tokens, const void* x) {
     const auto bytes = static_cast<std::size_t>(2 * tokens * problem.k);
-    return {.dtype = DType::bf16,
+    return {.dtype = problem.activation_dtype,
             .shape = {tokens, problem.k},
             .bytes = {static_cast<const std::byte*>(x), bytes},
             .device = {}};
@@ -91,7 +97,7 @@ void expect_exact(const DenseCase& c, const Dense& dense, const std::vector<floa
   std::vector<double> x(static_cast<std::size_t>(c.size.k));
   for (std::int64_t t = 0; t < tokens; t += every) {
     for (std::size_t k = 0; k < x.size(); ++k) {
-      x[k] = bf16_to_f32(dense.x[static_cast<std::size_t>(t) * x.size() + k]);
+      x[k] = dense.layer.number(dense.x[static_cast<std::size_t>(t) * x.size() + k]);
     }
     const std::vector<double> columns = dense.layer.ordered(2, 0, x);
     for (std::int64_t n = 0; n < c.size.n; ++n) {
@@ -121,6 +127,26 @@ TEST_F(CudaLinearTest, EveryFormatShapeAndNumberOfTokensWithinTheBound) {
         const auto y = run(*linear, dense, tokens);
         ASSERT_OK(y);
         expect_exact(c, dense, *y, tokens, tokens > 300 ? 97 : tokens > 60 ? 7 : 1);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaLinearTest, ActivationsInF16) {
+  for (const CellFormat& format : all_formats()) {
+    for (const bool ordered : {false, true}) {
+      if (!format.scaled_sums() || (ordered && !is_integer(format.kind))) continue;
+      const DType out = ordered ? DType::f32 : DType::f16;
+      const DenseCase c{format, {320, 384}, out, ordered, ActivationType::f16};
+      const Dense dense = dense_of(c, 2000, 51);
+      const Result<LinearLayer> linear = prepare(c, dense, 2000);
+      ASSERT_OK(linear);
+      for (const std::int64_t tokens : {1, 9, 64, 300, 2000}) {
+        SCOPED_TRACE(testing::Message() << name_of(format) << " tokens " << tokens);
+        const auto y = run(*linear, dense, tokens);
+        ASSERT_OK(y);
+        expect_exact(c, dense, *y, tokens, tokens > 60 ? 97 : 1);
         if (HasFatalFailure()) return;
       }
     }

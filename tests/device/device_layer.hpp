@@ -192,6 +192,7 @@ inline Result<DeviceWeights> prepare_weights(CellFormat format, const StreamShap
 struct DeviceCall {
   StreamPlan plan;
   MoeF4Rule rule;
+  ActivationType x_type = ActivationType::bf16;
   device::Buffer x, ids, weights, map, out, activated, products, counters;
 
   MoeF4Args args(const DeviceWeights& w) const {
@@ -208,6 +209,8 @@ struct DeviceCall {
     a.global13 = w.global13.as<float>();
     a.global2 = w.global2.as<float>();
     a.x = x.data();
+    a.x_type = x_type;
+    a.out_type = x_type == ActivationType::f16 ? OutType::f16 : OutType::bf16;
     a.topk_ids = ids.as<std::int32_t>();
     a.topk_weights = weights.as<float>();
     a.out = out.data();
@@ -224,6 +227,7 @@ struct HostCall {
   const std::vector<float>* weights;
   MoeF4Rule rule = {};
   const std::vector<std::int32_t>* map = nullptr;
+  ActivationType x_type = ActivationType::bf16;  // and of results
 };
 
 inline Result<DeviceCall> make_call(const StreamPlan& plan, const HostCall& host,
@@ -231,6 +235,7 @@ inline Result<DeviceCall> make_call(const StreamPlan& plan, const HostCall& host
   DeviceCall call;
   call.plan = plan;
   call.rule = host.rule;
+  call.x_type = host.x_type;
   if (host.map != nullptr) {
     FEWBIT_TRY(call.map, upload(*host.map, stream));
   }

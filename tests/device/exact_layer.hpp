@@ -43,8 +43,8 @@ inline ExactActivation exact_activation(const MoeF4Rule& rule, const RandomLayer
           1.13 * gate.size * (std::abs(other) + up.size) + up.size * std::abs(gated) + arithmetic};
 }
 
-// One token's exact result, and how far a result may be from it: products of bf16 weights and
-// activations added up in f32, the activated rows rounded to bf16, the sum rounded to bf16.
+// One token's exact result, and how far a result may be from it: products of weights and
+// activations added up in f32, the activated rows and the sum rounded to the type of activations.
 struct ExactRow {
   std::vector<double> value;
   std::vector<double> bound;
@@ -59,7 +59,7 @@ inline ExactRow exact_row(const RandomLayer& layer, std::int64_t token) {
       std::ldexp(static_cast<double>(std::max(s.hidden_size, s.intermediate_size)), -24);
   std::vector<double> x;
   for (std::int64_t k = 0; k < s.hidden_size; ++k) {
-    x.push_back(bf16_to_f32(layer.x[static_cast<std::size_t>(token * s.hidden_size + k)]));
+    x.push_back(layer.number(layer.x[static_cast<std::size_t>(token * s.hidden_size + k)]));
   }
   for (std::int64_t j = 0; j < s.top_k; ++j) {
     const auto route = static_cast<std::size_t>(token * s.top_k + j);
@@ -82,7 +82,9 @@ inline ExactRow exact_row(const RandomLayer& layer, std::int64_t token) {
       const ExactActivation a =
           exact_activation(layer.rule, s.gated ? product(0, i) : RandomLayer::Dot{}, product(1, i));
       act.push_back(a.value);
-      act_error.push_back(a.error + std::ldexp(std::abs(a.value) + a.error, -8));
+      // The second is half the smallest step of f16.
+      act_error.push_back(a.error + std::ldexp(std::abs(a.value) + a.error, layer.rounding()) +
+                          (layer.x_type == ActivationType::f16 ? 0x1p-25 : 0));
     }
     act = layer.ordered(2, e, std::move(act));
     act_error = layer.ordered(2, e, std::move(act_error));
@@ -97,7 +99,8 @@ inline ExactRow exact_row(const RandomLayer& layer, std::int64_t token) {
     }
   }
   for (std::size_t n = 0; n < row.value.size(); ++n) {
-    row.bound[n] += std::ldexp(std::abs(row.value[n]) + row.bound[n], -8) + 1e-30;
+    row.bound[n] += std::ldexp(std::abs(row.value[n]) + row.bound[n], layer.rounding()) +
+                    (layer.x_type == ActivationType::f16 ? 0x1p-25 : 1e-30);
   }
   return row;
 }

@@ -72,9 +72,10 @@ inline Result<Outcome> run(const RandomLayer& layer, const StreamPlan& plan, int
   FEWBIT_TRY(device::Stream stream, device::Stream::create());
   FEWBIT_TRY(const DeviceWeights weights,
              prepare_weights(layer.format, layer.shape, host_experts(layer), stream));
-  FEWBIT_TRY(const DeviceCall call,
-             make_call(plan, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
-                       stream));
+  FEWBIT_TRY(const DeviceCall call, make_call(plan,
+                                              {&layer.x, &layer.ids, &layer.weights, layer.rule,
+                                               &layer.expert_map, layer.x_type},
+                                              stream));
   const MoeF4Args args = call.args(weights);
   Outcome first;
   first.out.resize(call.out.size() / 2);
@@ -110,7 +111,7 @@ inline void expect_exact(const RandomLayer& layer, const Outcome& outcome, std::
     const ExactRow row = exact_row(layer, t);
     for (std::int64_t n = 0; n < hidden; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      const double y = bf16_to_f32(outcome.out[static_cast<std::size_t>(t * hidden + n)]);
+      const double y = layer.number(outcome.out[static_cast<std::size_t>(t * hidden + n)]);
       const double error = std::abs(y - row.value[at]);
       ASSERT_LE(error, row.bound[at])
           << "token " << t << " column " << n << " is " << y << ", exact " << row.value[at];
@@ -133,9 +134,10 @@ inline Result<Outcome> run_grouped(const RandomLayer& layer, const StreamCard& c
   StreamPlan sizes;  // of the buffers that a call has in any case
   sizes.tokens = plan.tokens;
   sizes.hidden = plan.hidden;
-  FEWBIT_TRY(const DeviceCall call,
-             make_call(sizes, {&layer.x, &layer.ids, &layer.weights, layer.rule, &layer.expert_map},
-                       stream));
+  FEWBIT_TRY(const DeviceCall call, make_call(sizes,
+                                              {&layer.x, &layer.ids, &layer.weights, layer.rule,
+                                               &layer.expert_map, layer.x_type},
+                                              stream));
   const auto bytes = static_cast<std::uint64_t>(plan.scratch_bytes);
   FEWBIT_TRY(const device::Buffer scratch, device::Buffer::allocate(bytes, stream));
   const MoeF4Args args = call.args(weights);

@@ -51,8 +51,10 @@ struct RandomLayer {
   std::vector<std::uint8_t> zeros[3];   // [experts, n, groups] or none
   // Of f8: [experts, blocks of n, blocks of k], or [experts, n], or none.
   std::vector<float> f8_scales[3];
-  std::vector<float> globals;     // [experts, 3]
-  std::vector<std::uint16_t> x;   // bf16 [tokens, hidden]
+  std::vector<float> globals;  // [experts, 3]
+  // Of x, activated rows and results.
+  ActivationType x_type = ActivationType::bf16;
+  std::vector<std::uint16_t> x;   // [tokens, hidden]
   std::vector<std::int32_t> ids;  // [tokens, top_k]
   std::vector<float> weights;
   MoeF4Rule rule;
@@ -73,6 +75,12 @@ struct RandomLayer {
     }
     return values;
   }
+
+  double number(std::uint16_t bits) const {
+    return x_type == ActivationType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+  }
+  // How far one rounding is from a number, at most: so many powers of 2 below it.
+  int rounding() const { return x_type == ActivationType::f16 ? -11 : -8; }
 
   int code_bits() const {
     const bool eight = format.kind == CellKind::f8 || format.kind == CellKind::mxfp8 ||
@@ -297,6 +305,14 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
     }
   }
   return layer;
+}
+
+// Activations in f16, with digits that bf16 does not have.
+inline void use_f16(RandomLayer& layer, std::uint64_t seed) {
+  layer.x_type = ActivationType::f16;
+  for (std::uint16_t& x : layer.x) {
+    x = f32_to_f16(4 * (static_cast<float>(next_random(seed) >> 40) / float(1 << 24) - 0.5F));
+  }
 }
 
 // Act-order: columns of every expert in an order of its own.

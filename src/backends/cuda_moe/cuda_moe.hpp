@@ -20,6 +20,11 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
 CellFormat format_of(const MoeProblem& problem);
 bool has_row_scales(const MoeProblem& problem);
 MoeF4Rule rule_of(const MoeProblem& problem);
+// What the kernels take: bf16, and f16 where scales are multiplied into sums.
+void check_activations(DType dtype, const std::optional<CellFormat>& format,
+                       std::vector<Refusal>& refusals);
+ActivationType activation_type(DType dtype);
+OutType out_type(DType dtype);
 StreamShape shape_of(const MoeProblem& problem, std::int64_t tokens);
 // Of the halves of fc1 and fc2.
 Dims half1(const MoeProblem& problem);

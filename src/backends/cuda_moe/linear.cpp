@@ -28,11 +28,6 @@ struct DenseWeights {
   device::Buffer order;    // i32 [k], with act-order
 };
 
-OutType out_type_of(DType dtype) {
-  if (dtype == DType::f32) return OutType::f32;
-  return dtype == DType::f16 ? OutType::f16 : OutType::bf16;
-}
-
 std::uint64_t row_bytes(DType dtype, std::int64_t columns) {
   return static_cast<std::uint64_t>(columns * dtype_bits(dtype) / 8);
 }
@@ -141,8 +136,9 @@ class Linear final : public PreparedLinear {
     args.topk_ids = weights_.ids.as<std::int32_t>();
     args.topk_weights = weights_.ones.as<float>();
     args.x = call.x;
+    args.x_type = activation_type(problem_.activation_dtype);
     args.out = call.y;
-    args.out_type = out_type_of(problem_.output_dtype);
+    args.out_type = out_type(problem_.output_dtype);
     return args;
   }
   DenseCall part_at(const DenseCall& call, std::int64_t done, std::int64_t tokens) const {

@@ -42,6 +42,7 @@ MoeProblem moe_problem_of(const LinearProblem& problem) {
   moe.top_k = 1;
   moe.gate_up = problem.weight;
   moe.down = problem.weight;
+  moe.activation_dtype = problem.activation_dtype;
   moe.max_tokens = problem.max_tokens;
   moe.where = problem.where;
   return moe;
@@ -54,8 +55,7 @@ std::vector<Refusal> linear_refusals(const LinearProblem& problem, const DeviceI
   const auto need = [&](const char* needs, DType has) {
     refusals.push_back({Reason::dtype, needs, std::string(dtype_name(has))});
   };
-  if (problem.activation_dtype != DType::bf16)
-    need("activations in bf16", problem.activation_dtype);
+  check_activations(problem.activation_dtype, cells_of(problem.weight), refusals);
   const DType out = problem.output_dtype;
   if (out != DType::bf16 && out != DType::f16 && out != DType::f32) {
     need("results in bf16, f16 or f32", out);

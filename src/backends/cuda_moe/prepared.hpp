@@ -28,6 +28,7 @@ struct CallArgs {
   const std::int32_t* map = nullptr;
   std::int64_t map_size = 0;
   void* out = nullptr;
+  bool counters_zero = false;  // of the streaming kernel's first launch
 };
 
 class Moe final : public PreparedMoe {

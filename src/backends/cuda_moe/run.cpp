@@ -115,11 +115,13 @@ MoeF4Args Moe::kernel_args(const CallArgs& call) const {
   args.bias13 = weights_.bias1.as<float>();
   args.bias2 = weights_.bias2.as<float>();
   args.x = call.x;
+  args.x_type = activation_type(problem_.activation_dtype);
   args.topk_ids = call.ids;
   args.topk_weights = call.weights;
   args.expert_map = call.map;
   args.map_size = static_cast<int>(call.map_size);
   args.out = call.out;
+  args.out_type = out_type(problem_.activation_dtype);
   args.rule = rule_of(problem_);
   return args;
 }
@@ -143,8 +145,10 @@ Result<void> Moe::launch_stream(const CallArgs& call, std::byte* workspace, void
     args.counters = reinterpret_cast<std::uint32_t*>(workspace);
     args.activated = workspace + scratch.activated_at;
     args.products = reinterpret_cast<float*>(workspace + scratch.products_at);
-    FEWBIT_TRY(
-        device::fill_on(workspace, 0, 4 * static_cast<std::uint64_t>(plan.counters), stream));
+    if (done > 0 || !call.counters_zero) {
+      FEWBIT_TRY(
+          device::fill_on(workspace, 0, 4 * static_cast<std::uint64_t>(plan.counters), stream));
+    }
     FEWBIT_TRY(device::check(launch_moe_f4(format_of(problem_), plan, args, stream),
                              problem_.where + ", streaming MoE kernel"));
   }
@@ -172,17 +176,23 @@ Result<void> Moe::order_rows(CallArgs& call, std::byte* to, void* stream) const 
 
 Result<void> Moe::route(CallArgs& call, std::byte* workspace, const GroupedPlan* plan,
                         void* scratch, void* stream) const {
-  FEWBIT_TRY(const RouterArgs router, router_->begin({.tokens = call.tokens,
-                                                      .x = call.x,
-                                                      .logits = call.logits,
-                                                      .workspace = workspace,
-                                                      .stream = stream}));
+  FEWBIT_TRY(RouterArgs router, router_->begin({.tokens = call.tokens,
+                                                .x = call.x,
+                                                .logits = call.logits,
+                                                .workspace = workspace,
+                                                .stream = stream}));
   call.ids = router.ids;
   call.weights = router.weights;
-  const int status = plan == nullptr
-                         ? launch_router(router, stream)
-                         : launch_router_grouped(router, *plan, kernel_args(call), scratch, stream);
-  return device::check(status, problem_.where + ", router");
+  const std::string where = problem_.where + ", router";
+  if (plan != nullptr) {
+    return device::check(launch_router_grouped(router, *plan, kernel_args(call), scratch, stream),
+                         where);
+  }
+  FEWBIT_TRY(const StreamPlan first, stream_plan(call.tokens));
+  router.zeros = static_cast<std::uint32_t*>(scratch);
+  router.zero_words = first.counters;
+  call.counters_zero = true;
+  return device::check(launch_router(router, stream), where);
 }
 
 Result<void> Moe::launch(const CallArgs& from, std::byte* workspace, void* stream) const {

@@ -108,6 +108,23 @@ bool has_row_scales(const MoeProblem& problem) {
   return format.kind == CellKind::f8 && format.f8 == F8Scales::row;
 }
 
+void check_activations(DType dtype, const std::optional<CellFormat>& format,
+                       std::vector<Refusal>& refusals) {
+  const bool half = format && format->scaled_sums();
+  if (dtype == DType::bf16 || (half && dtype == DType::f16)) return;
+  refusals.push_back({Reason::dtype, half ? "activations in bf16 or f16" : "activations in bf16",
+                      std::string(dtype_name(dtype))});
+}
+
+ActivationType activation_type(DType dtype) {
+  return dtype == DType::f16 ? ActivationType::f16 : ActivationType::bf16;
+}
+
+OutType out_type(DType dtype) {
+  if (dtype == DType::f32) return OutType::f32;
+  return dtype == DType::f16 ? OutType::f16 : OutType::bf16;
+}
+
 MoeF4Rule rule_of(const MoeProblem& problem) {
   MoeF4Rule rule;
   switch (problem.activation.kind) {
@@ -158,10 +175,7 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
   std::vector<Refusal> refusals;
   const bool runs = check_device(device, refusals);
   const std::optional<CellFormat> format = check_weights(problem, refusals);
-  if (problem.activation_dtype != DType::bf16) {
-    refusals.push_back(
-        {Reason::dtype, "activations in bf16", std::string(dtype_name(problem.activation_dtype))});
-  }
+  check_activations(problem.activation_dtype, format, refusals);
   if (format) {
     check_sizes(problem, *format, device, runs, refusals);
     check_orders(problem, refusals);

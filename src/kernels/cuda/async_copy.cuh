@@ -3,9 +3,10 @@
 // matrix products, and the orderings between thread blocks that the kernels use.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/activation_type.cuh"
 
 namespace fewbit::cuda {
 
@@ -88,8 +89,16 @@ __device__ __forceinline__ void wait_for_count(const std::uint32_t* counter, std
 }
 
 // d += a * b: 16 rows of a, 8 columns of b, 16 deep.
+template <class Element>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (std::is_same_v<Element, F16>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    return;
+  }
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

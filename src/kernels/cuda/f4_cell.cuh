@@ -87,6 +87,7 @@ __device__ __forceinline__ void dequantize_cell(const uint4& codes, std::uint32_
 }
 
 struct F4E4m3 {
+  using Element = Bf16;
   static constexpr int scale_bytes = 64;  // of a cell
   static constexpr int cell_bytes = 512 + scale_bytes;
   static constexpr bool own_pieces = false;
@@ -144,9 +145,9 @@ struct F4E4m3 {
 #pragma unroll
         for (int t = 0; t < tiles; ++t) {
           if (k == 0) {
-            multiply_add(sums.value[m][t], a, b[t].x, b[t].y);
+            multiply_add<Bf16>(sums.value[m][t], a, b[t].x, b[t].y);
           } else {
-            multiply_add(sums.value[m][t], a, b[t].z, b[t].w);
+            multiply_add<Bf16>(sums.value[m][t], a, b[t].z, b[t].w);
           }
         }
       }
@@ -155,6 +156,7 @@ struct F4E4m3 {
 };
 
 struct F4E8m0 {
+  using Element = Bf16;
   static constexpr int scale_bytes = 32;
   static constexpr int cell_bytes = 512 + scale_bytes;
   static constexpr bool own_pieces = false;
@@ -207,8 +209,8 @@ struct F4E8m0 {
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
         float part[4] = {0.0F, 0.0F, 0.0F, 0.0F};
-        multiply_add(part, a[0], b[t].x, b[t].y);
-        multiply_add(part, a[1], b[t].z, b[t].w);
+        multiply_add<Bf16>(part, a[0], b[t].x, b[t].y);
+        multiply_add<Bf16>(part, a[1], b[t].z, b[t].w);
         sums.value[m][t][0] = fmaf(low, part[0], sums.value[m][t][0]);
         sums.value[m][t][1] = fmaf(low, part[1], sums.value[m][t][1]);
         sums.value[m][t][2] = fmaf(high, part[2], sums.value[m][t][2]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner step of the f8_e4m3 kernels: cells (layout/cuda_f8_cells.hpp) times the activations of
-// up to 8 * tiles tokens. Codes are exact in bf16; sums are multiplied by the scale of their 16
-// rows and, at the end, by that of the row, or (MXFP8) by the e8m0 scale that a row has for 32 k.
+// up to 8 * tiles tokens. Codes are exact in bf16 and in f16; sums are multiplied by the scale of
+// their 16 rows and, at the end, by that of the row, or (MXFP8) by the e8m0 scale that a row has
+// for 32 k.
 #pragma once
 
 #include "kernels/cuda/f4_cell.cuh"
@@ -19,8 +20,9 @@ struct F8Header<true> {
   std::uint32_t scales;
 };
 
-template <bool mx>
+template <bool mx, class Type>
 struct F8Cells {
+  using Element = Type;
   static constexpr bool own_pieces = true;
   static constexpr bool scaled_activations = false;
   static constexpr bool scaled_sums = true;
@@ -77,10 +79,20 @@ struct F8Cells {
     dequantize(unit + cell * cell_bytes, lane, a);
   }
 
+  // From signs at bits 15 and the other bits of codes at 10 to 4, where a bf16 of 2^-120 has them;
+  // 3 bits on they are an f16 of 2^-8.
+  static __device__ __forceinline__ std::uint32_t value_pair(std::uint32_t bits) {
+    if constexpr (std::is_same_v<Element, F16>) {
+      const std::uint32_t half = (bits & 0x80008000U) | (bits << 3 & 0x3F803F80U);
+      return bits_of(__hmul2(pair_from<__half2>(half), __float2half2_rn(0x1p8F)));
+    } else {
+      return multiply_pair(bits, __float2bfloat162_rn(0x1p120F));
+    }
+  }
+
   // A lane's part of a cell: [half][k16] registers of an m16n8k16 operand.
   static __device__ __forceinline__ void dequantize(const std::uint8_t* cell, int lane,
                                                     std::uint32_t (&a)[2][2][4]) {
-    const __nv_bfloat162 factor = __float2bfloat162_rn(0x1p120F);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const uint4 codes = *reinterpret_cast<const uint4*>(cell + k * 512 + lane * 16);
@@ -90,9 +102,8 @@ struct F8Cells {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const std::uint32_t word = words[m][i];
-          a[m][k][2 * i] = multiply_pair(word & 0x87F087F0U, factor);
-          a[m][k][2 * i + 1] =
-              multiply_pair((word << 4 & 0x80F080F0U) | (word >> 4 & 0x07000700U), factor);
+          a[m][k][2 * i] = value_pair(word & 0x87F087F0U);
+          a[m][k][2 * i + 1] = value_pair((word << 4 & 0x80F080F0U) | (word >> 4 & 0x07000700U));
         }
       }
     }
@@ -109,7 +120,7 @@ struct F8Cells {
       std::uint32_t a[2][2][4];
       dequantize(at, lane, a);
       CellSums<tiles> part = {};
-      multiply_cell<tiles>(part, a, tokens + cell * 512, token_stride, lane);
+      multiply_cell<Element, tiles>(part, a, tokens + cell * 512, token_stride, lane);
       float scale[2][2];
       scale_values(load_step_header(at, 0, lane, format), format, scale);
       add_scaled(sums, part, scale);

@@ -2,13 +2,12 @@
 // The inner step of the int4 and int8 kernels: quads of cells (layout/cuda_int_cells.hpp) times the
 // activations of up to 8 * tiles tokens.
 //
-// A code of int4 in the low bits of a bf16's mantissa, below the exponent of 128, is 128 + code;
-// taking away 128 + zero point leaves an exact integer. So do the lower seven bits of a code of
-// int8, less 128 or, where its sign is set, 256; its zero point is taken away by itself. Sums of
-// such products are multiplied by the scale in f32, once for the cells that share it.
+// A code of int4 in the low bits of a bf16's mantissa, below the exponent of 128, is 128 + code (in
+// f16 1024 + code); taking away 128 + zero point leaves an exact integer. So do the lower seven
+// bits of a code of int8, less 128 or, where its sign is set, 256; its zero point is taken away by
+// itself. Sums of such products are multiplied by the scale in f32, once for the cells that share
+// it.
 #pragma once
-
-#include <cuda_fp16.h>
 
 #include "kernels/cuda/f4_cell.cuh"
 
@@ -36,7 +35,7 @@ __device__ __forceinline__ void add_scaled(CellSums<tiles>& sums, const CellSums
 }
 
 // A cell's products with the tokens of all tiles.
-template <int tiles>
+template <class Element, int tiles>
 __device__ __forceinline__ void multiply_cell(CellSums<tiles>& sums,
                                               const std::uint32_t (&a)[2][2][4],
                                               const std::uint8_t* tokens, int token_stride,
@@ -46,13 +45,13 @@ __device__ __forceinline__ void multiply_cell(CellSums<tiles>& sums,
     const uint4 b = *reinterpret_cast<const uint4*>(tokens + t * token_stride + lane * 16);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      multiply_add(sums.value[m][t], a[m][0], b.x, b.y);
-      multiply_add(sums.value[m][t], a[m][1], b.z, b.w);
+      multiply_add<Element>(sums.value[m][t], a[m][0], b.x, b.y);
+      multiply_add<Element>(sums.value[m][t], a[m][1], b.z, b.w);
     }
   }
 }
 
-// (word & 0x000F000F) | 0x43004300 as one operation, which the compiler makes two of.
+// (word & 0x000F000F) | exponents as one operation, which the compiler makes two of.
 __device__ __forceinline__ std::uint32_t code_pair(std::uint32_t word, std::uint32_t exponents) {
   std::uint32_t pair;
   asm("lop3.b32 %0, %1, 0x000F000F, %2, 0xEA;" : "=r"(pair) : "r"(word), "r"(exponents));
@@ -60,15 +59,18 @@ __device__ __forceinline__ std::uint32_t code_pair(std::uint32_t word, std::uint
 }
 
 // The two codes of int8 at bits 0 and 16.
-__device__ __forceinline__ __nv_bfloat162 signed_pair(std::uint32_t word) {
-  const std::uint32_t lower = (word & 0x007F007FU) | 0x43004300U;  // 128 + seven bits
-  const std::uint32_t taken = (word & 0x00800080U) | 0x43004300U;  // 128, or 256 below zero
-  return __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&lower),
-                 *reinterpret_cast<const __nv_bfloat162*>(&taken));
+template <class Type>
+__device__ __forceinline__ typename Type::Pair signed_pair(std::uint32_t word) {
+  using Pair = typename Type::Pair;
+  const std::uint32_t lower = (word & 0x007F007FU) | Type::integers;  // 128 + seven bits
+  const std::uint32_t taken = (word & 0x00800080U) | Type::integers;  // 128, or 256 below zero
+  return __hsub2(pair_from<Pair>(lower), pair_from<Pair>(taken));
 }
 
-template <int bits>
+template <int bits, class Type>
 struct IntCells {
+  using Element = Type;
+  using Pair = typename Type::Pair;
   // Loops over the cells of a piece by themselves.
   static constexpr bool own_pieces = true;
   static constexpr bool row_scales = false;
@@ -137,17 +139,17 @@ struct IntCells {
     }
   }
 
-  // [half][high]: two bf16 of the zero point, of int4 of 128 more.
+  // [half][high]: the zero point twice, of int4 128 or 1024 more.
   static __device__ __forceinline__ void zero_pairs(const IntHeader& header,
                                                     std::uint32_t (&zero)[2][2]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (bits == 4) {
-        zero[i / 2][i % 2] = __byte_perm(header.zeros, 0x43434343U, 0x4040U + 0x0101U * i);
+        zero[i / 2][i % 2] =
+            __byte_perm(header.zeros, Element::integers >> 8, 0x4040U + 0x0101U * i);
       } else {
-        const __nv_bfloat162 pair =
-            signed_pair(__byte_perm(header.zeros, 0, 0x4040U + 0x0101U * i));
-        zero[i / 2][i % 2] = *reinterpret_cast<const std::uint32_t*>(&pair);
+        zero[i / 2][i % 2] =
+            bits_of(signed_pair<Element>(__byte_perm(header.zeros, 0, 0x4040U + 0x0101U * i)));
       }
     }
   }
@@ -163,18 +165,16 @@ struct IntCells {
     }
   }
 
-  static __device__ __forceinline__ std::uint32_t take_away(const __nv_bfloat162& pair,
-                                                            std::uint32_t zero) {
-    const __nv_bfloat162 value = __hsub2(pair, *reinterpret_cast<const __nv_bfloat162*>(&zero));
-    return *reinterpret_cast<const std::uint32_t*>(&value);
+  static __device__ __forceinline__ std::uint32_t take_away(const Pair& pair, std::uint32_t zero) {
+    return bits_of(__hsub2(pair, pair_from<Pair>(zero)));
   }
 
   static __device__ __forceinline__ void dequantize4(const uint4& codes,
                                                      const std::uint32_t (&zero)[2][2],
                                                      std::uint32_t (&a)[2][2][4]) {
     const std::uint32_t words[2][2] = {{codes.x, codes.y}, {codes.z, codes.w}};
-    std::uint32_t exponents = 0x43004300U;  // of 128
-    asm("" : "+r"(exponents));              // stays in a register
+    std::uint32_t exponents = Element::integers;
+    asm("" : "+r"(exponents));  // stays in a register
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
@@ -182,7 +182,7 @@ struct IntCells {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const std::uint32_t pair = code_pair(words[m][k] >> 4 * i, exponents);
-          a[m][k][i] = take_away(*reinterpret_cast<const __nv_bfloat162*>(&pair), zero[m][i & 1]);
+          a[m][k][i] = take_away(pair_from<Pair>(pair), zero[m][i & 1]);
         }
       }
     }
@@ -199,8 +199,8 @@ struct IntCells {
       for (int m = 0; m < 2; ++m) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          a[m][k][2 * i] = take_away(signed_pair(words[m][i]), zero[m][0]);
-          a[m][k][2 * i + 1] = take_away(signed_pair(words[m][i] >> 8), zero[m][1]);
+          a[m][k][2 * i] = take_away(signed_pair<Element>(words[m][i]), zero[m][0]);
+          a[m][k][2 * i + 1] = take_away(signed_pair<Element>(words[m][i] >> 8), zero[m][1]);
         }
       }
     }
@@ -226,7 +226,7 @@ struct IntCells {
       const int headers = shared_header ? 1 : cell + 1;
       std::uint32_t a[2][2][4];
       dequantize(quad + headers * header_bytes + cell * cell_bytes, lane, zero, a);
-      multiply_cell<tiles>(part, a, tokens + cell * 512, token_stride, lane);
+      multiply_cell<Element, tiles>(part, a, tokens + cell * 512, token_stride, lane);
       if (!shared_header || cell == 3) {
         float scale[2][2];
         scale_values(header, format, scale);

@@ -3,8 +3,8 @@
 //
 //   out[t] = sum over slots j of  weight[t,j] * (W2[e] act(W1[e] x[t] + b1[e]) + b2[e])
 //   e = expert of (t, j), through the map where there is one; products accumulated in f32, act
-//   rounded to bf16, out rounded once. With the router weight on the input it multiplies W1[e] x[t]
-//   instead.
+//   rounded to the type of x, out rounded once. With the router weight on the input it multiplies
+//   W1[e] x[t] instead.
 //
 // Every thread block streams its share of the weights through a ring in shared memory, from the
 // first microsecond to the last: the rows of fc1, then those of fc2. A share of fc2 waits only for
@@ -75,6 +75,9 @@ struct MoeF4Rule {
   bool router_weight_on_input = false;
 };
 
+// Of x, and of the activated rows between the products; f16 where scaled_sums(kind).
+enum class ActivationType { bf16, f16 };
+
 // What results are rounded to.
 enum class OutType { bf16, f16, f32 };
 
@@ -87,22 +90,23 @@ inline bool is_plain(const MoeF4Rule& rule) {
 
 // Device pointers, 16-byte aligned.
 struct MoeF4Args {
-  const std::uint8_t* w13 = nullptr;       // [experts] matrices in the format's cells: [gate; up]
-  const std::uint8_t* w2 = nullptr;        // [experts], down
-  const float* global13 = nullptr;         // [experts, 2] gate, up; with f4_global_factor
-  const float* global2 = nullptr;          // [experts]; likewise
-  const float* row_scale13 = nullptr;      // of f8: [experts, 2, rows of a half] or none
-  const float* row_scale2 = nullptr;       // [experts, hidden] or none
-  const float* bias13 = nullptr;           // [experts, 2, rows of a half] or none
-  const float* bias2 = nullptr;            // [experts, hidden] or none
-  const void* x = nullptr;                 // bf16 [tokens, hidden]; |x| < 2^63 for e8m0_k32
+  const std::uint8_t* w13 = nullptr;   // [experts] matrices in the format's cells: [gate; up]
+  const std::uint8_t* w2 = nullptr;    // [experts], down
+  const float* global13 = nullptr;     // [experts, 2] gate, up; with f4_global_factor
+  const float* global2 = nullptr;      // [experts]; likewise
+  const float* row_scale13 = nullptr;  // of f8: [experts, 2, rows of a half] or none
+  const float* row_scale2 = nullptr;   // [experts, hidden] or none
+  const float* bias13 = nullptr;       // [experts, 2, rows of a half] or none
+  const float* bias2 = nullptr;        // [experts, hidden] or none
+  const void* x = nullptr;             // [tokens, hidden]; |x| < 2^63 for e8m0_k32
+  ActivationType x_type = ActivationType::bf16;
   const std::int32_t* topk_ids = nullptr;  // [tokens, top_k]; others than [0, experts) add nothing
   const std::int32_t* expert_map = nullptr;  // [map_size] id -> expert, others add nothing; or none
   int map_size = 0;
   const float* topk_weights = nullptr;  // [tokens, top_k]
   void* out = nullptr;                  // [tokens, hidden]
   OutType out_type = OutType::bf16;
-  void* activated = nullptr;          // scratch, bf16 [tokens * top_k, intermediate]
+  void* activated = nullptr;          // scratch, as x, [tokens * top_k, intermediate]
   float* products = nullptr;          // scratch, f32 [tokens * top_k, hidden]
   std::uint32_t* counters = nullptr;  // plan.counters zeros; every run leaves them zero
   MoeF4Rule rule;

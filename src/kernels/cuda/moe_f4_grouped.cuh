@@ -8,6 +8,7 @@
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/f4_cell.cuh"
 #include "kernels/cuda/f8_cell.cuh"
+#include "kernels/cuda/grouped_routes.cuh"
 #include "kernels/cuda/grouped_rows.cuh"
 #include "kernels/cuda/int_cell.cuh"
 #include "kernels/cuda/moe_f4_grouped.hpp"
@@ -120,6 +121,7 @@ template <class Format, class Tile, int columns>
 __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int steps,
                                               GroupedBarriers& barriers, std::uint8_t* ring,
                                               RingStage& place) {
+  using Element = typename Format::Element;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
 #pragma unroll
@@ -144,7 +146,8 @@ __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int st
       for (int k = 0; k < 2; ++k) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          WarpgroupProduct<columns>::add(sums.value[half], a[c][half][k], rows + (2 * c + k) * 2);
+          WarpgroupProduct<columns>::template add<Element>(sums.value[half], a[c][half][k],
+                                                           rows + (2 * c + k) * 2);
         }
       }
       products_commit();
@@ -173,6 +176,7 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
                                                      const CellFormat& format,
                                                      GroupedBarriers& barriers, std::uint8_t* ring,
                                                      RingStage& place) {
+  using Element = typename Format::Element;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   GroupedSums<columns> part;
@@ -207,8 +211,8 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
       for (int k = 0; k < 2; ++k) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          WarpgroupProduct<columns>::add(part.value[half], a[c][half][k], rows + (2 * c + k) * 2,
-                                         k == 0 && fresh ? 0 : 1);
+          WarpgroupProduct<columns>::template add<Element>(
+              part.value[half], a[c][half][k], rows + (2 * c + k) * 2, k == 0 && fresh ? 0 : 1);
         }
       }
       products_commit();
@@ -229,11 +233,6 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
   if (lane == 0) barrier_arrive(shared_address(&barriers.empty[before]), 1);
 }
 
-__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
 // swigluoai() within some units in the last place.
 __device__ __forceinline__ float fast_swiglu(float gate, float up, float alpha, float beta) {
   return __fdividef(gate, 1.0F + __expf(-alpha * gate)) * (up + beta);
@@ -242,7 +241,7 @@ __device__ __forceinline__ float fast_swiglu(float gate, float up, float alpha, 
 // Activates a unit's sums and stores them as fc2 reads them. A lane has features g and g + 8 of the
 // columns 2 t and 2 t + 1; it gives one column to the lane of the neighbouring feature and stores
 // two neighbouring features of the other.
-template <int columns>
+template <class Element, int columns>
 __device__ __forceinline__ void store_activated_rows(const GroupedPlan& plan, const MoeF4Args& args,
                                                      const GroupedItem& item, int unit,
                                                      const float* row_weight, std::uint8_t* images,
@@ -285,7 +284,7 @@ __device__ __forceinline__ void store_activated_rows(const GroupedPlan& plan, co
             fast_swiglu(clamp_gate(gate, rule.constants.limit), clamp_up(up, rule.constants.limit),
                         rule.constants.alpha, rule.constants.beta);
       }
-      column[c] = pack_pair(value[0], value[1]);
+      column[c] = Element::round_pair(value[0], value[1]);
     }
     const std::uint32_t kept = odd ? column[1] : column[0];
     const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFU, odd ? column[0] : column[1], 4);
@@ -372,8 +371,8 @@ __device__ __forceinline__ void run_tile(const GroupedPlan& plan, const MoeF4Arg
   }
   const auto* row_weight = at<float>(scratch, plan.row_weight_at);
   if (first) {
-    store_activated_rows<columns>(plan, args, item, unit, row_weight,
-                                  at<std::uint8_t>(scratch, plan.activated_at), sums);
+    store_activated_rows<typename Format::Element, columns>(
+        plan, args, item, unit, row_weight, at<std::uint8_t>(scratch, plan.activated_at), sums);
   } else {
     store_product_rows<columns>(plan, args, item, unit, row_weight,
                                 at<float>(scratch, plan.products_at), sums);
@@ -427,7 +426,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       } else if (Tile::item_rows == 2 * wide || item.rows <= 2 * wide) {
         run(std::integral_constant<int, 2 * wide>{});
       } else if (!Format::scaled_sums && item.rows <= 3 * wide) {
-        run(std::integral_constant<int, 3 * wide>{});
+        if constexpr (!Format::scaled_sums) run(std::integral_constant<int, 3 * wide>{});
       } else {
         run(std::integral_constant<int, Tile::item_rows>{});
       }

@@ -41,7 +41,7 @@ struct ItemOutput {
   int expert;
 };
 
-// Activations of an item in the order in which the lanes read them: [tile][cell][lane] of 8 bf16,
+// Activations of an item in the order in which the lanes read them: [tile][cell][lane] of 8,
 // lane 4 n + r holding k 8 r … 8 r + 7 of the cell for token n.
 template <class Format>
 __device__ __forceinline__ void stage_tokens(const StreamMatrix& m, const ItemOutput& item,
@@ -91,29 +91,30 @@ __device__ __forceinline__ void scale_rows(const StreamMatrix& m, const MoeF4Arg
 }
 
 // silu(gate) * up of 16 rows -> activated rows.
-template <int tiles>
+template <class Element, int tiles>
 __device__ __forceinline__ void store_silu(const StreamMatrix& m, const ItemOutput& item,
                                            const CellSums<tiles>& sums, int unit,
-                                           __nv_bfloat16* activated, int lane) {
+                                           typename Element::Value* activated, int lane) {
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       const int n = t * 8 + lane % 4 * 2 + column;
       if (n >= item.count) continue;
-      __nv_bfloat16* out = activated + static_cast<long long>(item.route[n]) * m.rows_half;
+      auto* out = activated + static_cast<long long>(item.route[n]) * m.rows_half;
 #pragma unroll
       for (int high = 0; high < 2; ++high) {
         const int row = unit * 16 + lane / 4 + high * 8;
         const float gate = sums.value[0][t][high * 2 + column] * item.scale[0];
         const float up = sums.value[1][t][high * 2 + column] * item.scale[1];
-        if (row < m.rows_half) out[row] = __float2bfloat16_rn(gate / (1.0F + expf(-gate)) * up);
+        if (row < m.rows_half) out[row] = Element::round(gate / (1.0F + expf(-gate)) * up);
       }
     }
   }
 }
 
 // The same of any rule, for up to 8 tokens; without a gate of rows of both halves of up.
+template <class Element>
 __device__ __forceinline__ void store_activated(const StreamPlan& plan, const MoeF4Args& args,
                                                 const ItemOutput& item, const CellSums<1>& sums,
                                                 int unit, int lane) {
@@ -124,8 +125,8 @@ __device__ __forceinline__ void store_activated(const StreamPlan& plan, const Mo
     const int n = lane % 4 * 2 + column;
     if (n >= item.count) continue;
     const float weight = rule.router_weight_on_input ? item.weight[n] : 1.0F;
-    __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.activated) +
-                         static_cast<long long>(item.route[n]) * plan.fc2.depth;
+    auto* out = static_cast<typename Element::Value*>(args.activated) +
+                static_cast<long long>(item.route[n]) * plan.fc2.depth;
 #pragma unroll
     for (int high = 0; high < 2; ++high) {
       const int row = unit * 16 + lane / 4 + high * 8;
@@ -138,10 +139,10 @@ __device__ __forceinline__ void store_activated(const StreamPlan& plan, const Mo
         up += __ldg(bias + m.rows_half);
       }
       if (f4_gated(rule.activation)) {
-        out[row] = __float2bfloat16_rn(activate_f4(rule, gate, up));
+        out[row] = Element::round(activate_f4(rule, gate, up));
       } else {
-        out[row] = __float2bfloat16_rn(relu2(gate));
-        out[m.rows_half + row] = __float2bfloat16_rn(relu2(up));
+        out[row] = Element::round(relu2(gate));
+        out[m.rows_half + row] = Element::round(relu2(up));
       }
     }
   }

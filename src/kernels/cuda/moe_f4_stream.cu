@@ -1,70 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cuda_runtime.h>
-
-#include "kernels/cuda/moe_f4_stream.cuh"
+#include "kernels/cuda/moe_f4_stream_launch.cuh"
 
 namespace fewbit::cuda {
-namespace {
-
-template <class Format, int max_tiles, bool plain>
-cudaError_t launch_tiles(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
-  cudaError_t error =
-      cudaFuncSetAttribute(moe_f4_stream<Format, max_tiles, plain>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute cooperative = {};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(stream_warps * 32));
-  config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
-  config.stream = stream;
-  config.attrs = &cooperative;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, moe_f4_stream<Format, max_tiles, plain>, plan, args);
-}
-
-template <class Format>
-cudaError_t launch(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
-  const bool plain = is_plain(args.rule) && args.bias13 == nullptr && args.bias2 == nullptr;
-  if (!plain) {
-    return plan.token_tiles == 1 ? launch_tiles<Format, 1, false>(plan, args, stream)
-                                 : cudaErrorInvalidValue;
-  }
-  switch (plan.token_tiles) {
-    case 1:
-      return launch_tiles<Format, 1, true>(plan, args, stream);
-    case 2:
-      return launch_tiles<Format, 2, true>(plan, args, stream);
-    case 4:
-      if constexpr (!Format::scaled_sums) return launch_tiles<Format, 4, true>(plan, args, stream);
-      return cudaErrorInvalidValue;
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-}  // namespace
 
 int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4Args& args,
                   void* stream) {
   auto* on = static_cast<cudaStream_t>(stream);
   MoeF4Args with = args;
   with.format = format;
+  if (args.x_type == ActivationType::f16) return launch_stream_f16(plan, with, on);
   switch (format.kind) {
     case CellKind::nvfp4:
-      return launch<F4E4m3>(plan, with, on);
+      return launch_stream<F4E4m3>(plan, with, on);
     case CellKind::mxfp4:
-      return launch<F4E8m0>(plan, with, on);
+      return launch_stream<F4E8m0>(plan, with, on);
     case CellKind::int4:
-      return launch<IntCells<4>>(plan, with, on);
+      return launch_stream<IntCells<4, Bf16>>(plan, with, on);
     case CellKind::int8:
-      return launch<IntCells<8>>(plan, with, on);
+      return launch_stream<IntCells<8, Bf16>>(plan, with, on);
     case CellKind::f8:
-      return launch<F8Cells<false>>(plan, with, on);
+      return launch_stream<F8Cells<false, Bf16>>(plan, with, on);
     case CellKind::mxfp8:
-      return launch<F8Cells<true>>(plan, with, on);
+      return launch_stream<F8Cells<true, Bf16>>(plan, with, on);
   }
   return cudaErrorInvalidValue;
 }

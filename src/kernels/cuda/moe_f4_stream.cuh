@@ -95,6 +95,7 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
                                           StreamBarriers& barriers, CopyStream<Format>& copies,
                                           RingPlace& place, WarpState& state,
                                           const ItemOutput& item, std::uint8_t* shared) {
+  using Element = typename Format::Element;
   const StreamMatrix& m = state.matrix == 0 ? plan.fc1 : plan.fc2;
   const int lane = threadIdx.x % 32;
   const int begin = state.member * m.warp_cells;
@@ -140,9 +141,10 @@ __device__ __forceinline__ void run_units(const StreamPlan& plan, const MoeF4Arg
     }
     if (state.matrix == 0) {
       if constexpr (plain) {
-        store_silu<tiles>(m, item, sums, unit, static_cast<__nv_bfloat16*>(args.activated), lane);
+        store_silu<Element, tiles>(m, item, sums, unit,
+                                   static_cast<typename Element::Value*>(args.activated), lane);
       } else {
-        store_activated(plan, args, item, sums, unit, lane);
+        store_activated<Element>(plan, args, item, sums, unit, lane);
       }
       __syncwarp();
       if (lane == 0) add_release(args.counters + item.index, 1);

@@ -125,6 +125,8 @@ template <int values>
 __global__ void __launch_bounds__(few_warps * 32)
     route_tokens(const __grid_constant__ RouterArgs router) {
   const int token = blockIdx.x * few_warps + threadIdx.x / 32;
+  const int thread = blockIdx.x * few_warps * 32 + threadIdx.x;
+  for (int i = thread; i < router.zero_words; i += gridDim.x * few_warps * 32) router.zeros[i] = 0;
   if (token < router.tokens) route_token<values>(router, token);
 }
 

@@ -67,6 +67,9 @@ struct RouterArgs {
   std::int32_t* ids = nullptr;    // [tokens, top_k]
   float* weights = nullptr;       // [tokens, top_k]
   RouterState* state = nullptr;
+  // Words that launch_router makes zeros on its way, for the launch behind it; or none.
+  std::uint32_t* zeros = nullptr;
+  int zero_words = 0;
 };
 
 // All return a cudaError_t.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warpgroup matrix products (compute capability 9.0): 64 rows of A from registers, `columns` rows
-// of B from shared memory, 16 deep, bf16 with f32 sums.
+// of B from shared memory, 16 deep, bf16 or, where columns are few enough for scaled sums, f16,
+// with f32 sums.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/activation_type.cuh"
 
 namespace fewbit::cuda {
 
@@ -45,8 +49,10 @@ struct WarpgroupProduct;
 
 template <>
 struct WarpgroupProduct<8> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[4], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
+    static_assert(std::is_same_v<Element, Bf16>);
     asm volatile(
         "{.reg .pred kept; setp.ne.b32 kept, %9, 0;"
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
@@ -59,23 +65,37 @@ struct WarpgroupProduct<8> {
 
 template <>
 struct WarpgroupProduct<16> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[8], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
-    asm volatile(
-        "{.reg .pred kept; setp.ne.b32 kept, %13, 0;"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7"
-        "}, {%8,%9,%10,%11}, %12, kept, 1, 1, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    if constexpr (std::is_same_v<Element, F16>) {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %13, 0;"
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7"
+          "}, {%8,%9,%10,%11}, %12, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %13, 0;"
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7"
+          "}, {%8,%9,%10,%11}, %12, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    }
   }
 };
 
 template <>
 struct WarpgroupProduct<24> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[12], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
+    static_assert(std::is_same_v<Element, Bf16>);
     asm volatile(
         "{.reg .pred kept; setp.ne.b32 kept, %17, 0;"
         "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
@@ -89,24 +109,39 @@ struct WarpgroupProduct<24> {
 
 template <>
 struct WarpgroupProduct<32> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[16], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
-    asm volatile(
-        "{.reg .pred kept; setp.ne.b32 kept, %21, 0;"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
-        "}, {%16,%17,%18,%19}, %20, kept, 1, 1, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    if constexpr (std::is_same_v<Element, F16>) {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %21, 0;"
+          "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+          "}, {%16,%17,%18,%19}, %20, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+            "+f"(d[14]), "+f"(d[15])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %21, 0;"
+          "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+          "}, {%16,%17,%18,%19}, %20, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+            "+f"(d[14]), "+f"(d[15])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    }
   }
 };
 
 template <>
 struct WarpgroupProduct<48> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[24], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
+    static_assert(std::is_same_v<Element, Bf16>);
     asm volatile(
         "{.reg .pred kept; setp.ne.b32 kept, %29, 0;"
         "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
@@ -123,27 +158,45 @@ struct WarpgroupProduct<48> {
 
 template <>
 struct WarpgroupProduct<64> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[32], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
-    asm volatile(
-        "{.reg .pred kept; setp.ne.b32 kept, %37, 0;"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
-        "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-        "}, {%32,%33,%34,%35}, %36, kept, 1, 1, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    if constexpr (std::is_same_v<Element, F16>) {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %37, 0;"
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
+          "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+          "}, {%32,%33,%34,%35}, %36, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+            "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+            "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
+            "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else {
+      asm volatile(
+          "{.reg .pred kept; setp.ne.b32 kept, %37, 0;"
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+          "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
+          "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+          "}, {%32,%33,%34,%35}, %36, kept, 1, 1, 0;}"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+            "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+            "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+            "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
+            "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    }
   }
 };
 
 template <>
 struct WarpgroupProduct<96> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[48], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
+    static_assert(std::is_same_v<Element, Bf16>);
     asm volatile(
         "{.reg .pred kept; setp.ne.b32 kept, %53, 0;"
         "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
@@ -164,8 +217,10 @@ struct WarpgroupProduct<96> {
 
 template <>
 struct WarpgroupProduct<128> {
+  template <class Element>
   static __device__ __forceinline__ void add(float (&d)[64], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep = 1) {
+    static_assert(std::is_same_v<Element, Bf16>);
     asm volatile(
         "{.reg .pred kept; setp.ne.b32 kept, %69, 0;"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
