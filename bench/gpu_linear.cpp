@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense layers on a GPU against the time in which their weights can be read.
 //
-// usage: bench_gpu_linear [--tokens 1,4,16] [--kernels stream|grouped] [--items N] [--scan 1]
+// usage: bench_gpu_linear [--format NAME,NAME|all] [--tokens 1,4,16] [--kernels stream|grouped]
+// [--items N] [--scan 1]
+//
+// Formats: NVFP4, INT4-g128 and FP8-block, which are measured unless others are named, INT8-g128,
+// MXFP8, Q4_0, Q8_0, Q2_0, NF3.
 //
 // One graph holds a call on each of several copies of the weights, so that no copy is in the
 // second-level cache when its turn comes. Time: median of 30 replays divided by the copies. Floor:
 // bytes of weights, activations and results at 4.62 TB/s, or the multiply-adds at 780 TFLOP/s.
 #include <array>
+#include <cstring>
 #include <string>
 
 #include "backends/cuda_moe/grouped_plan.hpp"
@@ -25,18 +30,25 @@ struct Format {
   CellFormat cells;
   double bits;
 };
-constexpr Format formats[] = {
+const Format formats[] = {
     {"NVFP4", nvfp4_cells, 4.5},
     {"INT4-g128",
      {.kind = CellKind::int4, .ints = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
      4.125},
-    {"FP8-block", {.kind = CellKind::f8}, 8.002}};
+    {"FP8-block", {.kind = CellKind::f8}, 8.002},
+    {"INT8-g128", int8_cells(4, false, true), 8.125},
+    {"MXFP8", {.kind = CellKind::mxfp8}, 8.25},
+    {"Q4_0", int4_cells(1, false, true), 4.5},
+    {"Q8_0", int8_cells(1, false, true), 8.5},
+    {"Q2_0", ternary_cells(2, true), 2.25},
+    {"NF3", nf3_cells, 3.5}};
 
 struct Options {
   std::vector<std::int64_t> tokens = {1, 4, 16, 32, 64, 128, 256, 512, 1024, 4096};
   std::string kernels;
   int item_rows = 0;
-  bool scan = false;  // all kernels and items
+  bool scan = false;                                 // all kernels and items
+  std::string format = "NVFP4,INT4-g128,FP8-block";  // names, with commas; empty: all
 };
 
 // One of the kernels; items of the grouped ones, 0: as the backend chooses.
@@ -183,6 +195,7 @@ int run(const Options& options) {
   if (!found) return failed(found.error());
   for (const Dims size : sizes) {
     for (const Format& format : formats) {
+      if (!names(options.format, format.name)) continue;
       const Result<void> done = measure_size(format, size, options, card_of(*found));
       if (!done) return failed(done.error());
     }
@@ -196,14 +209,16 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const fewbit::bench::Usage usage{
       .text =
-          "bench_gpu_linear [--tokens 1,4,16] [--kernels stream|grouped] [--items N] "
+          "bench_gpu_linear [--format NAME,NAME|all] [--tokens 1,4,16] [--kernels stream|grouped] "
+          "[--items N] "
           "[--scan 1]",
-      .options = {"--tokens", "--kernels", "--items", "--scan"}};
+      .options = {"--format", "--tokens", "--kernels", "--items", "--scan"}};
   if (const auto status = fewbit::bench::ends_here(argc, argv, usage)) return *status;
   fewbit::cuda::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name == "--scan") options.scan = std::atoi(argv[i + 1]) != 0;
+    if (name == "--format") options.format = std::strcmp(argv[i + 1], "all") ? argv[i + 1] : "";
     if (name == "--items") options.item_rows = std::atoi(argv[i + 1]);
     if (name == "--kernels") options.kernels = argv[i + 1];
     if (name == "--tokens") options.tokens = fewbit::cuda::numbers_of(argv[i + 1]);

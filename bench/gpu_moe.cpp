@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE layers on a GPU against the time in which their weights can be read.
 //
-// usage: bench_gpu_moe [--shape NAME] [--format NAME] [--tokens 1,4,16] [--scan 1]
+// usage: bench_gpu_moe [--shape NAME] [--format NAME,NAME|all] [--tokens 1,4,16] [--scan 1]
 //                     [--split1 N] [--split2 N] [--tiles N] [--kernels stream|grouped] [--items N]
+//
+// Formats: NVFP4, MXFP4, INT4-g128, INT4-g32 and FP8-block, which are measured unless others are
+// named, INT4-order (groups of 128 in act-order), INT8-g128, MXFP8, Q4_0, Q8_0, Q2_0, NF3.
 //
 // One graph holds a call on each of several copies of the weights, so that no copy is in the
 // second-level cache when its turn comes; each has its own random routing. Time: median of 30
@@ -18,6 +21,7 @@
 #include <string>
 
 #include "backends/cuda_moe/grouped_plan.hpp"
+#include "bench/gpu_order.hpp"
 #include "bench/gpu_time.hpp"
 #include "bench/usage.hpp"
 #include "device/device_layer.hpp"
@@ -40,8 +44,12 @@ struct Format {
   const char* name;
   CellFormat cells;
   std::int64_t group;
-  double bits;  // of a weight, with its part of the scales
+  double bits;           // of a weight, with its part of the scales
+  bool ordered = false;  // act-order: activations are put in it first
 };
+constexpr CellFormat int_cells(CellKind kind, int bits, int scale_cells) {
+  return {.kind = kind, .ints = {.bits = bits, .scale_cells = scale_cells}, .f16_scales = true};
+}
 constexpr Format formats[] = {
     {"NVFP4", nvfp4_cells, 16, 4.5},
     {"MXFP4", mxfp4_cells, 32, 4.25},
@@ -54,11 +62,20 @@ constexpr Format formats[] = {
      32,
      4.5},
     {"FP8-block", {.kind = CellKind::f8}, 128, 8.002},
+    {"INT4-order", int_cells(CellKind::int4, 4, 4), 128, 4.125, true},
+    {"INT8-g128", int_cells(CellKind::int8, 8, 4), 128, 8.125},
+    {"MXFP8", {.kind = CellKind::mxfp8}, 32, 8.25},
+    {"Q4_0", int_cells(CellKind::int4, 4, 1), 32, 4.5},
+    {"Q8_0", int_cells(CellKind::int8, 8, 1), 32, 8.5},
+    {"Q2_0", int_cells(CellKind::ternary, 2, 2), 64, 2.25},
+    {"NF3", {.kind = CellKind::nf3, .ints = {.bits = 3}}, 32, 3.5},
 };
+
+constexpr const char* usual_formats = "NVFP4,MXFP4,INT4-g128,INT4-g32,FP8-block";
 
 struct Options {
   std::string shape;
-  std::string format;
+  std::string format = usual_formats;
   std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096};
   StreamChoice choice;
   bool scan = false;  // all choices, the fastest three shown
@@ -95,11 +112,17 @@ Source random_source(const Format& format, const Named& s) {
       source.f8_scales[m].assign(static_cast<std::size_t>(blocks), 0.01F);
       continue;
     }
-    source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner / 2));
-    for (auto& b : source.codes[m]) b = static_cast<std::uint8_t>(next_random(seed));
+    const int code_bits = has_int_cells(format.cells.kind)       ? format.cells.ints.bits
+                          : format.cells.kind == CellKind::mxfp8 ? 8
+                                                                 : 4;
+    source.codes[m].resize(static_cast<std::size_t>(s.hidden * s.inner * code_bits / 8));
+    for (auto& b : source.codes[m]) {
+      b = static_cast<std::uint8_t>(next_random(seed));
+      if (format.cells.kind == CellKind::mxfp8) b &= 0xBF;
+    }
     for (std::int64_t i = 0; i < sizes.rows(m) * sizes.groups(m); ++i) {
       const std::uint64_t r = next_random(seed);
-      if (format.cells.kind == CellKind::int4) {
+      if (has_int_cells(format.cells.kind)) {
         const float value = 0.002F + 0.028F * static_cast<float>(r % 4096) / 4096;
         const std::uint16_t bits = format.cells.f16_scales ? f32_to_f16(value) : f32_to_bf16(value);
         source.scales[m].push_back(static_cast<std::uint8_t>(bits & 255));
@@ -167,10 +190,12 @@ Result<Measured> measure(const Format& format, const StreamShape& shape, const S
                make_call(result.plan, {&layer.x, &layer.ids, &layer.weights}, stream));
     calls.push_back(std::move(call));
   }
+  FEWBIT_TRY(const Ordering ordering, Ordering::create(shape, stream));
   const auto all = [&]() -> Result<void> {
     for (std::size_t i = 0; i < copies.size(); ++i) {
       MoeF4Args args = calls[i].args(copies[i]);
       args.x = calls.front().x.data();  // as another layer left it: in the second-level cache
+      FEWBIT_TRY(ordering.run(args, stream));
       FEWBIT_TRY(
           device::check(launch_moe_f4(format.cells, result.plan, args, stream.handle()), "moe_f4"));
     }
@@ -203,10 +228,12 @@ Result<Measured> measure_grouped(const Format& format, const StreamShape& shape,
     FEWBIT_TRY(DeviceCall call, make_call(sizes, {&layer.x, &layer.ids, &layer.weights}, stream));
     calls.push_back(std::move(call));
   }
+  FEWBIT_TRY(const Ordering ordering, Ordering::create(shape, stream));
   const auto all = [&]() -> Result<void> {
     for (std::size_t i = 0; i < copies.size(); ++i) {
       MoeF4Args args = calls[i].args(copies[i]);
       args.x = calls.front().x.data();
+      FEWBIT_TRY(ordering.run(args, stream));
       FEWBIT_TRY(device::check(
           launch_moe_f4_grouped(format.cells, plan, args, scratch.data(), stream.handle()),
           "moe_f4_grouped"));
@@ -273,7 +300,7 @@ Result<std::vector<DeviceWeights>> prepare_copies(const Format& format, const Na
 
 void print_measured(const Format& format, const char* name, std::int64_t tokens,
                     const Result<Measured>& m) {
-  std::printf("%-14s %-9s M %4lld  ", name, format.name, static_cast<long long>(tokens));
+  std::printf("%-14s %-10s M %4lld  ", name, format.name, static_cast<long long>(tokens));
   if (!m) {
     std::printf("%s\n", m.error().message().c_str());
     return;
@@ -294,6 +321,7 @@ Result<void> measure_shape(const Format& format, const Named& s, const Options& 
   FEWBIT_TRY(const device::Stream stream, device::Stream::create());
   StreamShape layer = {1, s.top_k, s.experts, s.hidden, s.inner};
   layer.kind = format.cells.kind;
+  layer.ordered = format.ordered;
   FEWBIT_TRY(const std::vector<DeviceWeights> copies, prepare_copies(format, s, layer, stream));
   for (const std::int64_t tokens : options.tokens) {
     StreamShape shape = layer;
@@ -319,8 +347,8 @@ int run(const Options& options) {
   for (const Named& s : shapes) {
     if (!options.shape.empty() && options.shape != s.name) continue;
     for (const Format& format : formats) {
-      if (!options.format.empty() && options.format != format.name) continue;
-      if (options.scan && options.format.empty() && &format != formats) continue;
+      if (!names(options.format, format.name)) continue;
+      if (options.scan && options.format == usual_formats && &format != formats) continue;
       const Result<void> done = measure_shape(format, s, options, card_of(*found));
       if (!done) return failed(done.error());
     }
@@ -334,7 +362,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const fewbit::bench::Usage usage{
       .text =
-          "bench_gpu_moe [--shape NAME] [--format NAME] [--tokens 1,4,16] [--scan 1] [--split1 N] "
+          "bench_gpu_moe [--shape NAME] [--format NAME,NAME|all] [--tokens 1,4,16] [--scan 1] "
+          "[--split1 N] "
           "[--split2 N] [--tiles N] [--kernels stream|grouped] [--items N]",
       .options = {"--shape", "--format", "--tokens", "--scan", "--split1", "--split2", "--tiles",
                   "--kernels", "--items"}};
@@ -344,7 +373,7 @@ int main(int argc, char** argv) {
     const std::string name = argv[i];
     const char* value = argv[i + 1];
     if (name == "--shape") options.shape = value;
-    if (name == "--format") options.format = value;
+    if (name == "--format") options.format = std::strcmp(value, "all") == 0 ? "" : value;
     if (name == "--split1") options.choice.split1 = std::atoi(value);
     if (name == "--split2") options.choice.split2 = std::atoi(value);
     if (name == "--items") options.item_rows = std::atoi(value);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "device/device.hpp"
@@ -66,6 +67,11 @@ inline Result<DeviceInfo> print_card() {
 inline int failed(const Error& error) {
   std::fprintf(stderr, "error: %s\n", error.message().c_str());
   return 1;
+}
+
+// Whether a list with commas names it, or names none.
+inline bool names(const std::string& list, const std::string& name) {
+  return list.empty() || ("," + list + ",").find("," + name + ",") != std::string::npos;
 }
 
 // "1,4,16"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// int4 and int8 weights as the CUDA kernels stream them: like layout/cuda_f4_cells.hpp, with 16-bit
-// scales.
+// int4, int8, ternary and NF3 weights as the CUDA kernels stream them: like
+// layout/cuda_f4_cells.hpp, with 16-bit scales.
 //
 // A matrix is two halves of n rows, a unit 16 rows of each half over all k, in cells of 32 k; k is
 // filled up to whole quads of four cells. Cells that share scales, all four of a quad or each by
-// itself, stand behind a header:
+// itself (of ternary weights also two), stand behind a header:
 //
 //   32 scales of 16 bits  scale 4 g + 2 m + h is that of half m, row g + 8 h of the unit
 //   32 zero points        bytes in the same order, where the matrix has any
@@ -12,14 +12,18 @@
 //                         k 8 t + 4 s … 8 t + 4 s + 3 of the cell
 //   cells of int8         of 256 words: word 128 s + 4 (4 g + t) + 2 m + i holds half m, rows g and
 //                         g + 8, k 8 t + 4 s + 2 i and the next
+//   ternary cells         of 64 words: word 2 (4 g + t) + m holds half m, rows g and g + 8,
+//                         k 8 t … 8 t + 7
+//   cells of NF3          of 96 words, layout/cuda_nf3_codes.hpp
 //
 // The eight codes of a word of int4 are pairs p (row g + 8 (p % 2), k of 2 (p / 2) and the next):
 // pair p at bits 4 p of both 16-bit halves, even k in the lower one. So one shift and one masking
 // put two codes where the mantissas of two bf16 of 128 end. The four codes of a word of int8 are
-// two such pairs, at bits 8 p.
+// two such pairs, at bits 8 p; the sixteen of a ternary word eight, at bits 2 p, those of the first
+// four k before the others.
 //
-// Codes of int4 are unsigned; without zero points of their own all have 8. Those of int8 are
-// signed, as their zero points are. Past the matrix codes are 8, or 0, and scales 0.
+// Codes of int4 are unsigned; without zero points of their own all have 8, ternary ones 1. Those of
+// int8 are signed, as their zero points are. Past the matrix codes are 8, 1, or 0, and scales 0.
 #pragma once
 
 #include "core/checked.hpp"
@@ -29,8 +33,8 @@ namespace fewbit {
 
 // How wide codes are, which cells share scales, and whether they have zero points.
 struct CudaIntForm {
-  int bits = 4;         // or 8
-  int scale_cells = 1;  // or 4
+  int bits = 4;         // or 8; 2 ternary, 3 NF3
+  int scale_cells = 1;  // or 4; of 2 bits also 2
   bool zeros = false;
   bool operator==(const CudaIntForm&) const = default;
 
@@ -68,6 +72,10 @@ struct CudaIntCode {
 template <int bits>
 FEWBIT_HD constexpr Place cuda_int_place(CudaIntCode code) {
   const int lane = 4 * (code.row % 8) + code.k / 8;
+  if (bits == 2) {
+    const int bit = 2 * (code.k % 8 / 2 * 2 + code.row / 8) + 16 * (code.k % 2);
+    return {.byte = 4 * (2 * lane + code.half) + bit / 8, .bit = bit % 8};
+  }
   if (bits == 8) {
     const int word = 128 * (code.k % 8 / 4) + 4 * lane + 2 * code.half + code.k % 4 / 2;
     return {.byte = 4 * word + code.row / 8 + 2 * (code.k % 2), .bit = 0};
@@ -80,6 +88,12 @@ template <int bits>
 FEWBIT_HD constexpr CudaIntCode cuda_int_code(Place place) {
   const int byte = static_cast<int>(place.byte);
   const int word = byte / 4;
+  if (bits == 2) {
+    const int pair = byte % 2 * 4 + place.bit / 2;
+    return {.half = word % 2,
+            .row = pair % 2 * 8 + word / 8,
+            .k = word / 2 % 4 * 8 + pair / 2 * 2 + byte / 2 % 2};
+  }
   if (bits == 8) {
     const int lane = word % 128 / 4;
     return {.half = word / 2 % 2,

@@ -8,11 +8,9 @@
 #include <random>
 #include <utility>
 
-#include "backends/cuda_moe/cuda_moe.hpp"
-#include "core/float_convert.hpp"
-#include "layout/cuda_f8_cells.hpp"
-#include "layout/cuda_int_cells.hpp"
-#include "layout/pack.hpp"
+#include "backends/packed_cells.hpp"
+#include "checkpoint/gguf_types.hpp"
+#include "kernels/cuda/nf3_table.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -59,11 +57,17 @@ Tensor random_exponents(Shape shape, std::mt19937& random) {
   return owned.tensor;
 }
 
-bool is_unsigned(DType weight) { return weight == DType::u4 || weight == DType::u8; }
-
-std::int64_t parts_of(std::int64_t size, std::int64_t each) {
-  return each == 0 ? 1 : (size + each - 1) / each;
+// Numbers of both signs that e4m3 has.
+Tensor random_e4m3(Shape shape, std::mt19937& random) {
+  OwnedTensor owned = allocate_tensor(DType::f8_e4m3, std::move(shape)).value();
+  for (std::byte& b : owned.bytes) {
+    b = static_cast<std::byte>(random() >> 8);
+    if ((b & std::byte{0x7F}) == std::byte{0x7F}) b ^= std::byte{1};
+  }
+  return owned.tensor;
 }
+
+bool is_unsigned(DType weight) { return weight == DType::u4 || weight == DType::u8; }
 
 QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
                               std::mt19937& random) {
@@ -78,6 +82,7 @@ QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
   tensor.scheme.zero_points = kind.zeros;
   if (!kind.zeros && kind.weight == DType::u4) tensor.scheme.zero_point = 8;
   if (!kind.zeros && kind.weight == DType::u8) tensor.scheme.zero_point = 128;
+  if (kind.weight == DType::u2) tensor.scheme.zero_point = 1;
   const Shape grid = {parts_of(n, kind.granularity.rows), parts_of(k, kind.granularity.cols)};
   OwnedTensor codes = allocate_tensor(kind.weight, {n, k}).value();
   for (std::byte& b : codes.bytes) {
@@ -86,8 +91,9 @@ QuantizedTensor random_matrix(const Kind& kind, std::int64_t n, std::int64_t k,
     if (kind.weight == DType::f8_e4m3 && nan) b ^= std::byte{1};
   }
   tensor.codes = codes.tensor;
-  tensor.scales = kind.scale == DType::f8_e8m0 ? random_exponents(grid, random)
-                                               : random_scales(kind.scale, grid, random);
+  tensor.scales = kind.scale == DType::f8_e8m0   ? random_exponents(grid, random)
+                  : kind.scale == DType::f8_e4m3 ? random_e4m3(grid, random)
+                                                 : random_scales(kind.scale, grid, random);
   if (kind.zeros) {
     OwnedTensor zeros =
         allocate_tensor(is_unsigned(kind.weight) ? DType::u8 : DType::i8, grid).value();
@@ -112,19 +118,6 @@ Tensor random_groups(std::int64_t k, std::int64_t group, std::mt19937& random) {
   return owned.tensor;
 }
 
-// The column at each place: those of group 0, of group 1, …
-std::vector<std::int64_t> columns_of(const QuantizedTensor& tensor) {
-  std::vector<std::int64_t> out;
-  for (std::int64_t g = 0; std::ssize(out) < tensor.k; ++g) {
-    for (std::int64_t k = 0; k < tensor.k; ++k) {
-      std::int32_t group = 0;
-      std::memcpy(&group, tensor.g_idx.view.bytes.data() + 4 * k, sizeof(group));
-      if (group == g) out.push_back(k);
-    }
-  }
-  return out;
-}
-
 ExpertWeights random_expert(const Kind& kind, bool gated, std::mt19937& random) {
   ExpertWeights expert;
   if (gated) expert.gate = random_matrix(kind, inner, hidden, random);
@@ -138,150 +131,6 @@ ExpertWeights random_expert(const Kind& kind, bool gated, std::mt19937& random) 
     tensor->scheme.act_order = ActOrder::group;
   }
   return expert;
-}
-
-MoeProblem problem_of(const ExpertWeights& expert) {
-  MoeProblem problem;
-  problem.hidden_size = hidden;
-  problem.intermediate_size = inner;
-  problem.num_experts = 1;
-  problem.gate_up = expert.up.scheme;
-  problem.down = expert.down.scheme;
-  problem.activation.kind = expert.gate ? Activation::silu : Activation::relu2;
-  problem.where = "layer";
-  return problem;
-}
-
-struct Packed {
-  MoePlan plan;
-  std::vector<std::vector<std::byte>> memory;
-  std::span<const std::byte> share(const char* name) const {
-    return memory[static_cast<std::size_t>(plan.index(name))];
-  }
-  float number(const char* name, std::int64_t i) const {
-    float value = 0;
-    std::memcpy(&value, share(name).data() + 4 * i, sizeof(value));
-    return value;
-  }
-};
-
-Result<Packed> pack_one(const MoeProblem& problem, const ExpertWeights& expert) {
-  Packed packed;
-  FEWBIT_TRY(packed.plan, plan_moe(problem));
-  std::vector<std::span<std::byte>> to;
-  for (const PlannedBuffer& buffer : packed.plan.buffers) {
-    packed.memory.emplace_back(buffer.expert_bytes, std::byte{0xA5});
-  }
-  for (auto& share : packed.memory) to.emplace_back(share);
-  FEWBIT_TRY(pack_expert(problem, packed.plan, expert, to));
-  return packed;
-}
-
-// Of whole matrices [n, k], n the rows of both halves.
-template <int bits, int scale_cells, bool zeros>
-float int_value(const MoeProblem& problem, std::span<const std::byte> bytes, Dims d, std::int64_t n,
-                std::int64_t k, float global) {
-  const std::int64_t run = k / (32 * scale_cells);
-  const Dims runs{.n = d.n, .k = parts_of(d.k, 32 * scale_cells)};
-  const auto stored =
-      read_bits<bits>(bytes, CudaIntCodes<bits, scale_cells, zeros>::place(d, n, k));
-  const int code =
-      bits == 4 ? static_cast<int>(stored) : static_cast<std::int8_t>(static_cast<int>(stored));
-  const auto scale = static_cast<std::uint16_t>(
-      read_bits<16>(bytes, CudaIntHeader<bits, scale_cells, zeros, false>::place(runs, n, run)));
-  int zero = bits == 4 ? 8 : 0;
-  if constexpr (zeros) {
-    const auto byte = static_cast<int>(
-        read_bits<8>(bytes, CudaIntHeader<bits, scale_cells, true, true>::place(runs, n, run)));
-    zero = bits == 4 ? byte : static_cast<std::int8_t>(byte);
-  }
-  const float factor = format_of(problem).f16_scales ? f16_to_f32(scale) : bf16_to_f32(scale);
-  return static_cast<float>(code - zero) * (factor * global);
-}
-
-template <class Cells, int bit>
-unsigned f8_bit(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k) {
-  return static_cast<unsigned>(read_bits<1>(bytes, CudaF8CodePlane<bit, Cells>::place(d, n, k)))
-         << bit;
-}
-
-template <class Cells>
-float f8_code(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k) {
-  const auto code = [&]<int... bit>(std::integer_sequence<int, bit...> /*all*/) {
-    return (f8_bit<Cells, bit>(bytes, d, n, k) | ...);
-  }
-  (std::make_integer_sequence<int, 8>());
-  return f8_e4m3_to_f32(static_cast<std::uint8_t>(code));
-}
-
-float mxf8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k,
-                 float global) {
-  const Dims grid{.n = d.n, .k = d.k / 32};
-  const auto scale =
-      static_cast<std::uint8_t>(read_bits<8>(bytes, CudaMxF8Scales::place(grid, n, k / 32)));
-  return f8_code<CudaMxF8Cells>(bytes, d, n, k) * (f8_e8m0_to_f32(scale) * global);
-}
-
-float f8_value(std::span<const std::byte> bytes, Dims d, std::int64_t n, std::int64_t k,
-               float global) {
-  const std::int64_t rows = d.n / 2;
-  const Dims grid{.n = 2 * parts_of(rows, 16), .k = parts_of(d.k, 32)};
-  const std::int64_t unit = n / rows * parts_of(rows, 16) + n % rows / 16;
-  const auto bits =
-      static_cast<std::uint32_t>(read_bits<32>(bytes, CudaF8CellScales::place(grid, unit, k / 32)));
-  float scale = 0;
-  std::memcpy(&scale, &bits, sizeof(scale));
-  return f8_code<CudaF8Cells>(bytes, d, n, k) * (scale * global);
-}
-
-float packed_value(const MoeProblem& problem, const Packed& packed, int matrix, Dims d,
-                   std::int64_t n, std::int64_t k) {
-  const auto bytes = packed.share(matrix == 0 ? "gate_up" : "down");
-  const float global = packed.number("global_scales", matrix == 1 ? 2 : n * 2 / d.n);
-  const CellFormat format = format_of(problem);
-  if (format.kind == CellKind::f8) {
-    const std::int64_t row = matrix == 0 ? n : 2 * half1(problem).n + n;
-    const float of_row = has_row_scales(problem) ? packed.number("row_scales", row) : 1.0F;
-    return f8_value(bytes, d, n, k, of_row * global);
-  }
-  if (format.kind == CellKind::mxfp8) return mxf8_value(bytes, d, n, k, global);
-  const auto value = [&]<int bits>(std::integral_constant<int, bits> /*of a code*/) {
-    if (format.ints.scale_cells == 4) {
-      return format.ints.zeros ? int_value<bits, 4, true>(problem, bytes, d, n, k, global)
-                               : int_value<bits, 4, false>(problem, bytes, d, n, k, global);
-    }
-    return format.ints.zeros ? int_value<bits, 1, true>(problem, bytes, d, n, k, global)
-                             : int_value<bits, 1, false>(problem, bytes, d, n, k, global);
-  };
-  return format.ints.bits == 4 ? value(std::integral_constant<int, 4>())
-                               : value(std::integral_constant<int, 8>());
-}
-
-// With act-order, columns stand in the order of their groups and rows of gate and up in that of
-// down's columns.
-void expect_matrix(const MoeProblem& problem, const Packed& packed, const ExpertWeights& expert,
-                   int matrix) {
-  const bool two = matrix == 0 && expert.gate.has_value();
-  const Dims d{.n = 2 * (matrix == 0 ? half1(problem).n : half2(problem).n),
-               .k = matrix == 0 ? hidden : inner};
-  const bool ordered = expert.down.scheme.act_order == ActOrder::group;
-  const auto rows = ordered && matrix == 0 ? columns_of(expert.down) : std::vector<std::int64_t>();
-  std::vector<float> row(static_cast<std::size_t>(d.k));
-  for (std::int64_t n = 0; n < d.n; ++n) {
-    const QuantizedTensor& from = matrix == 1        ? expert.down
-                                  : two && n < inner ? *expert.gate
-                                                     : expert.up;
-    const auto columns = ordered ? columns_of(from) : std::vector<std::int64_t>();
-    const std::int64_t place = two ? n % inner : n;
-    ASSERT_TRUE(
-        dequantize_rows(from, rows.empty() ? place : rows[static_cast<std::size_t>(place)], row));
-    for (std::int64_t k = 0; k < d.k; ++k) {
-      const auto column =
-          static_cast<std::size_t>(ordered ? columns[static_cast<std::size_t>(k)] : k);
-      ASSERT_EQ(packed_value(problem, packed, matrix, d, n, k), row[column])
-          << "matrix " << matrix << " row " << n << " k " << k;
-    }
-  }
 }
 
 const std::vector<Kind> kinds = {
@@ -300,6 +149,13 @@ const std::vector<Kind> kinds = {
     {"INT8 in rows", DType::i8, DType::bf16, {1, 0}, false},
     {"INT8 in groups of 32 with zero points", DType::u8, DType::f16, {1, 32}, true},
     {"signed INT8 in groups of 64 with zero points", DType::i8, DType::bf16, {1, 64}, true},
+    {"BitNet", DType::u2, DType::f32, {0, 0}, false},
+    {"ternary with an f16 scale", DType::u2, DType::f16, {0, 0}, false},
+    {"ternary in groups of 32", DType::u2, DType::bf16, {1, 32}, false},
+    {"ternary in groups of 64", DType::u2, DType::f16, {1, 64}, false},
+    {"ternary in groups of 128", DType::u2, DType::f16, {1, 128}, false},
+    {"NF3", DType::nf3, DType::f8_e4m3, {1, 32}, false},
+    {"NF3 in rows", DType::nf3, DType::f16, {1, 0}, false},
 };
 
 TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
@@ -324,6 +180,70 @@ TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+// Random blocks [n, k]; scales are numbers, of MXFP4 from 2^-27 to 2^13.
+QuantizedTensor random_blocks(const char* name, std::int64_t n, std::int64_t k,
+                              std::mt19937& random) {
+  const GgufType& type = *find_gguf_type(name);
+  const std::string_view of = name;
+  QuantizedTensor tensor;
+  tensor.n = n;
+  tensor.k = k;
+  tensor.scheme.producer = Producer::gguf;
+  tensor.scheme.packing = Packing::ggml;
+  tensor.scheme.ggml_type = type.id;
+  const std::int64_t blocks = n * k / type.elements;
+  tensor.codes = random_bytes(DType::u8, {n, blocks / n * type.bytes}, random);
+  auto* bytes = const_cast<std::byte*>(tensor.codes.view.bytes.data());
+  for (std::int64_t b = 0; b < blocks; ++b, bytes += type.bytes) {
+    if (of == "TQ2_0") bytes[65] &= std::byte{0xBB};  // f16, finite
+    if (of.ends_with("Q2_0") || of == "Q4_0" || of == "Q8_0") bytes[1] &= std::byte{0xBB};
+    if (of == "MXFP4") bytes[0] = static_cast<std::byte>(100 + random() % 40);
+    for (int i = 0; of == "NVFP4" && i < 4; ++i) {
+      if (bytes[i] == std::byte{0xFF}) bytes[i] = std::byte{0x7F};
+    }
+  }
+  if (of == "NVFP4") tensor.global_scale = 0.25F;  // exact before or after the block's scale
+  return tensor;
+}
+
+// As stored, without a detour over a scheme of their own.
+TEST(CudaPack, EveryWeightOfGgufBlocksIsTheDecodedOne) {
+  for (const char* name : {"Q4_0", "Q8_0", "MXFP4", "NVFP4", "Q2_0", "PQ2_0", "TQ2_0"}) {
+    SCOPED_TRACE(name);
+    std::mt19937 random(11);
+    ExpertWeights expert;
+    expert.gate = random_blocks(name, 256, 768, random);
+    expert.up = random_blocks(name, 256, 768, random);
+    expert.down = random_blocks(name, 768, 256, random);
+    const MoeProblem problem = problem_of(expert);
+    ASSERT_TRUE(moe_refusals(problem, describe_device("sm_90").value()).empty());
+    const Result<Packed> packed = pack_one(problem, expert);
+    ASSERT_TRUE(packed) << packed.error().message();
+    for (const int matrix : {0, 1}) {
+      expect_matrix(problem, *packed, expert, matrix);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Both parts are bf16, and their sum is the magnitude times 10^4, within what f32 rounds of it.
+TEST(CudaPack, NF3sMagnitudesAreSumsOfTwoBf16) {
+  const std::uint32_t high[2] = {Nf3Table::high01, Nf3Table::high23};
+  const std::uint32_t low[2] = {Nf3Table::low01, Nf3Table::low23};
+  for (int code = 0; code < 8; ++code) {
+    const int stored = cuda_nf3_stored(static_cast<std::uint8_t>(code));
+    EXPECT_EQ(cuda_nf3_code(static_cast<std::uint8_t>(stored)), code);
+    const auto part = [&](const std::uint32_t(&pairs)[2]) {
+      const std::uint32_t pair = pairs[stored % 4 / 2];
+      return double{bf16_to_f32(static_cast<std::uint16_t>(pair >> stored % 2 * 16))};
+    };
+    const double value = (part(high) + part(low)) * (stored >= 4 ? -1 : 1);
+    EXPECT_EQ(value, std::round(1e4 * nf3_to_f64(static_cast<std::uint8_t>(code))));
+    const double exact = nf3_to_f32(static_cast<std::uint8_t>(code));
+    EXPECT_LE(std::abs(value * double{Nf3Table::factor} - exact), std::abs(exact) * 0x1p-23);
   }
 }
 

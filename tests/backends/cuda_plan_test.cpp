@@ -27,9 +27,17 @@ CellFormat int8_cells(int scale_cells, bool zeros) {
   return {.kind = CellKind::int8, .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros}};
 }
 const std::vector<CellFormat> formats = {
-    nvfp4_cells,          mxfp4_cells,         int4_cells(4, false),
-    int4_cells(1, false), int4_cells(1, true), {.kind = CellKind::f8},
-    int8_cells(4, false), int8_cells(1, true), {.kind = CellKind::mxfp8}};
+    nvfp4_cells,
+    mxfp4_cells,
+    int4_cells(4, false),
+    int4_cells(1, false),
+    int4_cells(1, true),
+    {.kind = CellKind::f8},
+    int8_cells(4, false),
+    int8_cells(1, true),
+    {.kind = CellKind::mxfp8},
+    {.kind = CellKind::ternary, .ints = {.bits = 2, .scale_cells = 2}},
+    {.kind = CellKind::nf3, .ints = {.bits = 3}}};
 
 // Bytes that a matrix of one unit and 128 k has, by its layout.
 static_assert(4 * nvfp4_cells.cell_bytes() == CudaF4Cells<16>::bytes({.n = 16, .k = 128}));
@@ -392,7 +400,7 @@ TEST(CudaLinear, EveryUnmetNeedIsNamed) {
   problem.activation_dtype = DType::f32;
   problem.output_dtype = DType::f8_e4m3;
   card.compute_capability = 80;
-  problem.weight.weight = DType::nf3;
+  problem.weight.weight = DType::f8_e5m2;
   EXPECT_EQ(linear_refusals(problem, card).size(), 4U);
 }
 

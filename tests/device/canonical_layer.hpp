@@ -36,14 +36,28 @@ inline std::vector<std::uint8_t> scattered(const std::vector<std::uint8_t>& code
   return out;
 }
 
-// As signed codes where it has zero points, else as GPTQ has them.
+inline DType int_weight_of(const RandomLayer& layer) {
+  const bool zeros = layer.format.ints.zeros;
+  switch (layer.code_bits()) {
+    case 2:
+      return DType::u2;
+    case 3:
+      return DType::nf3;
+    case 4:
+      return zeros ? DType::i4 : DType::u4;
+    default:
+      return zeros ? DType::i8 : DType::u8;
+  }
+}
+
+// As signed codes where it has zero points, else as GPTQ has them; ternary and NF3 codes too.
 inline QuantizedTensor int_matrix_of(const RandomLayer& layer, int matrix, std::int64_t expert) {
   const std::int64_t n = layer.rows(matrix);
   const std::int64_t k = layer.depth(matrix);
   const std::int64_t groups = layer.groups(matrix);
   const bool zeros = layer.format.ints.zeros;
   const bool four = layer.code_bits() == 4;
-  const int middle = four ? 8 : 128;
+  const int middle = layer.code_middle();
   const DType scale = layer.format.f16_scales ? DType::f16 : DType::bf16;
   const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t size) {
     const auto begin = all.begin() + expert * size;
@@ -53,9 +67,9 @@ inline QuantizedTensor int_matrix_of(const RandomLayer& layer, int matrix, std::
   tensor.n = n;
   tensor.k = k;
   tensor.scheme.producer = zeros ? Producer::compressed_tensors : Producer::gptq;
-  tensor.scheme.weight = four ? zeros ? DType::i4 : DType::u4 : zeros ? DType::i8 : DType::u8;
+  tensor.scheme.weight = int_weight_of(layer);
   tensor.scheme.zero_points = zeros;
-  tensor.scheme.zero_point = zeros ? 0 : middle;
+  tensor.scheme.zero_point = zeros || layer.format.kind == CellKind::nf3 ? 0 : middle;
   tensor.scheme.scale = ScaleSpec{};
   tensor.scheme.scale->dtype = scale;
   tensor.scheme.scale->granularity = {.rows = 1, .cols = layer.group};
@@ -130,7 +144,7 @@ inline QuantizedTensor matrix_of(const RandomLayer& layer, int matrix, std::int6
     return std::span(all).subspan(static_cast<std::size_t>(expert * size),
                                   static_cast<std::size_t>(size));
   };
-  if (is_integer(layer.format.kind)) return int_matrix_of(layer, matrix, expert);
+  if (has_int_cells(layer.format.kind)) return int_matrix_of(layer, matrix, expert);
   if (layer.format.kind == CellKind::f8) return f8_matrix_of(layer, matrix, expert);
   const bool mxfp8 = layer.format.kind == CellKind::mxfp8;
   const DType weight = mxfp8 ? DType::f8_e4m3 : DType::f4_e2m1;

@@ -136,7 +136,7 @@ TEST_F(CudaLinearTest, EveryFormatShapeAndNumberOfTokensWithinTheBound) {
 TEST_F(CudaLinearTest, ActivationsInF16) {
   for (const CellFormat& format : all_formats()) {
     for (const bool ordered : {false, true}) {
-      if (!format.scaled_sums() || (ordered && !is_integer(format.kind))) continue;
+      if (!format.takes_f16() || (ordered && !is_integer(format.kind))) continue;
       const DType out = ordered ? DType::f32 : DType::f16;
       const DenseCase c{format, {320, 384}, out, ordered, ActivationType::f16};
       const Dense dense = dense_of(c, 2000, 51);
@@ -157,7 +157,7 @@ TEST_F(CudaLinearTest, ActivationsInF16) {
 // them.
 TEST_F(CudaLinearTest, SizesThatAreNoMultipleOf32) {
   for (const CellFormat& format : all_formats()) {
-    if (format.kind != CellKind::nvfp4 && !is_integer(format.kind)) continue;
+    if (format.kind != CellKind::nvfp4 && !has_int_cells(format.kind)) continue;
     const DenseCase c{format, {80, 112}, DType::f32};
     const Dense dense = dense_of(c, 100, 3);
     const Result<LinearLayer> linear = prepare(c, dense, 100);
@@ -174,7 +174,7 @@ TEST_F(CudaLinearTest, SizesThatAreNoMultipleOf32) {
 
 TEST_F(CudaLinearTest, ActOrder) {
   for (const CellFormat& format : all_formats()) {
-    if (!is_integer(format.kind)) continue;
+    if (!has_int_cells(format.kind) || format.ints.bits < 4) continue;
     const DenseCase c{format, {320, 384}, DType::f32, true};
     const Dense dense = dense_of(c, 2000, 41);
     const Result<LinearLayer> linear = prepare(c, dense, 2000);

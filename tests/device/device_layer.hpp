@@ -103,7 +103,7 @@ inline Result<void> pack_matrix(const CellFormat& format, const StreamShape& sha
   if (format.kind == CellKind::f8 || format.kind == CellKind::mxfp8) {
     return pack_f8_matrix(format, shape, host, parts, matrix, to, stream);
   }
-  const bool integers = is_integer(format.kind);
+  const bool integers = has_int_cells(format.kind);
   const Dims half = matrix == 0 ? Dims{.n = shape.rows1(), .k = shape.hidden_size}
                                 : Dims{.n = shape.hidden_size / 2, .k = shape.intermediate_size};
   PackF4Args f4;

@@ -54,7 +54,11 @@ inline const std::vector<CellFormat>& all_formats() {
                                                   f8_cells(F8Scales::tensor),
                                                   {.kind = CellKind::mxfp8},
                                                   int8_cells(4, false, true),
-                                                  int8_cells(1, true, false)};
+                                                  int8_cells(1, true, false),
+                                                  ternary_cells(4, true),
+                                                  ternary_cells(2, true),
+                                                  ternary_cells(1, false),
+                                                  nf3_cells};
   return formats;
 }
 inline std::string name_of(const CellFormat& format) {
@@ -62,7 +66,8 @@ inline std::string name_of(const CellFormat& format) {
     return format.f8 == F8Scales::block ? "f8 block" : format.f8 == F8Scales::row ? "f8 row" : "f8";
   }
   if (format.kind == CellKind::mxfp8) return "mxfp8";
-  if (!is_integer(format.kind)) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
+  if (format.kind == CellKind::nf3) return "nf3";
+  if (!has_int_cells(format.kind)) return format.kind == CellKind::nvfp4 ? "nvfp4" : "mxfp4";
   return "int" + std::to_string(format.ints.bits) + " scale_cells " +
          std::to_string(format.ints.scale_cells) + (format.ints.zeros ? " zeros" : "") +
          (format.f16_scales ? " f16" : " bf16");

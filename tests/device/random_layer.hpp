@@ -32,11 +32,17 @@ inline CellFormat int8_cells(int scale_cells, bool zeros, bool f16) {
           .ints = {.bits = 8, .scale_cells = scale_cells, .zeros = zeros},
           .f16_scales = f16};
 }
+inline CellFormat ternary_cells(int scale_cells, bool f16) {
+  return {.kind = CellKind::ternary,
+          .ints = {.bits = 2, .scale_cells = scale_cells, .zeros = false},
+          .f16_scales = f16};
+}
+inline constexpr CellFormat nf3_cells{.kind = CellKind::nf3, .ints = {.bits = 3}};
 inline CellFormat f8_cells(F8Scales scales) { return {.kind = CellKind::f8, .f8 = scales}; }
 
 // k that share a scale, where nothing else is asked for.
 inline std::int64_t usual_group(const CellFormat& format) {
-  if (is_integer(format.kind)) return format.ints.scale_cells == 4 ? 128 : 32;
+  if (has_int_cells(format.kind)) return 32 * format.ints.scale_cells;
   if (format.kind == CellKind::f8) return 128;
   return format.kind == CellKind::nvfp4 ? 16 : 32;
 }
@@ -45,7 +51,7 @@ struct RandomLayer {
   CellFormat format = nvfp4_cells;
   StreamShape shape;
   std::int64_t group = 16;  // 0: a row
-  // gate, up, down: [experts, n, k], two a byte or one; int8 is unsigned
+  // gate, up, down: [experts, n, k], a stream of bits a row; int8 is unsigned
   std::vector<std::uint8_t> codes[3];
   std::vector<std::uint8_t> scales[3];  // [experts, n, groups] of one or two bytes
   std::vector<std::uint8_t> zeros[3];   // [experts, n, groups] or none
@@ -83,9 +89,19 @@ struct RandomLayer {
   int rounding() const { return x_type == ActivationType::f16 ? -11 : -8; }
 
   int code_bits() const {
-    const bool eight = format.kind == CellKind::f8 || format.kind == CellKind::mxfp8 ||
-                       format.kind == CellKind::int8;
-    return eight ? 8 : 4;
+    if (has_int_cells(format.kind)) return format.ints.bits;
+    return format.kind == CellKind::f8 || format.kind == CellKind::mxfp8 ? 8 : 4;
+  }
+  // The code of int8, int4 and ternary weights that stands for zero.
+  int code_middle() const { return code_bits() == 2 ? 1 : code_bits() == 4 ? 8 : 128; }
+  // Of 2 or 3 bits.
+  static std::uint8_t low_code(const std::uint8_t* row, std::int64_t k, int bits) {
+    unsigned code = 0;
+    for (int b = 0; b < bits; ++b) {
+      const std::int64_t at = k * bits + b;
+      code |= (row[at / 8] >> at % 8 & 1U) << b;
+    }
+    return static_cast<std::uint8_t>(code);
   }
   // The expert of a route, or -1.
   std::int64_t expert_of(std::size_t route) const {
@@ -122,8 +138,9 @@ struct RandomLayer {
   // Of a code in group i.
   double code_value(int matrix, std::int64_t i, std::uint8_t code) const {
     if (format.kind == CellKind::mxfp8) return f8_e4m3_to_f32(code);
-    if (!is_integer(format.kind)) return f4_e2m1_to_f32(code);
-    const int middle = code_bits() == 4 ? 8 : 128;
+    if (format.kind == CellKind::nf3) return nf3_to_f32(code);
+    if (!has_int_cells(format.kind)) return f4_e2m1_to_f32(code);
+    const int middle = code_middle();
     return code - (zeros[matrix].empty() ? middle : zeros[matrix][static_cast<std::size_t>(i)]);
   }
   double f8_scale(int matrix, std::int64_t expert, std::int64_t n, std::int64_t block) const {
@@ -177,6 +194,12 @@ struct RandomLayer {
       const std::int64_t end = std::min((g + 1) * size_of_group, depth(matrix));
       for (std::int64_t k = g * size_of_group; code_bits() == 8 && k < end; ++k) {
         const double product = value[code[k]] * right[static_cast<std::size_t>(k)];
+        sum += product;
+        size += std::abs(product);
+      }
+      for (std::int64_t k = g * size_of_group; code_bits() < 4 && k < end; ++k) {
+        const double product =
+            value[low_code(code, k, code_bits())] * right[static_cast<std::size_t>(k)];
         sum += product;
         size += std::abs(product);
       }
@@ -243,13 +266,13 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
     const std::int64_t rows = shape.experts * layer.rows(m);
     const auto grid = static_cast<std::size_t>(rows * layer.groups(m));
     layer.codes[m].resize(static_cast<std::size_t>(rows * layer.depth(m) * layer.code_bits() / 8));
-    layer.scales[m].resize(is_integer(format.kind) ? 2 * grid : grid);
+    layer.scales[m].resize(has_int_cells(format.kind) ? 2 * grid : grid);
     for (std::size_t i = 0; i < layer.codes[m].size(); i += 8) {
       const std::uint64_t r = next_random(seed);
       std::memcpy(layer.codes[m].data() + i, &r,
                   std::min<std::size_t>(8, layer.codes[m].size() - i));
     }
-    if (is_integer(format.kind)) {
+    if (has_int_cells(format.kind)) {
       const unsigned mask = (1U << layer.code_bits()) - 1U;
       for (std::size_t i = 0; i < grid; ++i) {
         const std::uint64_t r = next_random(seed);
@@ -283,6 +306,7 @@ inline RandomLayer random_layer(CellFormat format, const StreamShape& shape, std
         format.kind == CellKind::nvfp4                                     ? 0.004F + 0.01F * part
         : format.kind == CellKind::mxfp4 || format.kind == CellKind::mxfp8 ? 0.03125F
         : format.kind == CellKind::int8                                    ? 0.03F + 0.06F * part
+        : format.kind == CellKind::ternary || format.kind == CellKind::nf3 ? 3.0F + 6.0F * part
         : format.kind == CellKind::f8 && format.f8 == F8Scales::tensor     ? 0.0001F + 0.001F * part
                                                                            : 0.5F + part);
   }

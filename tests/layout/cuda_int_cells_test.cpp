@@ -12,12 +12,13 @@
 namespace fewbit {
 namespace {
 
-using CudaIntLayouts =
-    ::testing::Types<CudaIntCodes<4, 1, false>, CudaIntCodes<4, 4, true>, CudaIntCodes<8, 1, true>,
-                     CudaIntCodes<8, 4, false>, CudaIntHeader<4, 4, false, false>,
-                     CudaIntHeader<4, 1, true, false>, CudaIntHeader<4, 1, true, true>,
-                     CudaIntHeader<4, 4, true, true>, CudaIntHeader<8, 1, false, false>,
-                     CudaIntHeader<8, 4, true, true>>;
+using CudaIntLayouts = ::testing::Types<
+    CudaIntCodes<4, 1, false>, CudaIntCodes<4, 4, true>, CudaIntCodes<8, 1, true>,
+    CudaIntCodes<8, 4, false>, CudaIntHeader<4, 4, false, false>, CudaIntHeader<4, 1, true, false>,
+    CudaIntHeader<4, 1, true, true>, CudaIntHeader<4, 4, true, true>,
+    CudaIntHeader<8, 1, false, false>, CudaIntHeader<8, 4, true, true>, CudaIntCodes<2, 1, false>,
+    CudaIntCodes<2, 2, false>, CudaIntCodes<2, 4, false>, CudaIntHeader<2, 2, false, false>,
+    CudaNf3Plane<0>, CudaNf3Plane<1>, CudaNf3Plane<2>, CudaIntHeader<3, 1, false, false>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(CudaIntCells, LayoutTest, CudaIntLayouts);
 
 // A quad of 128 k: 4.125 bits a weight with scales for all of it, 4.5 with scales for 32 k.
@@ -35,6 +36,11 @@ static_assert(CudaIntCodes<4, 1, true>::place({.n = 32, .k = 128}, 0, 32) ==
               Place{.byte = 2 * 96 + 512, .bit = 0});
 static_assert(CudaIntHeader<4, 1, true, true>::place({.n = 32, .k = 4}, 17, 2) ==
               Place{.byte = 2 * (96 + 512) + 64 + 6, .bit = 0});
+
+// 2.125, 2.25 and 3.5 bits a weight.
+static_assert(CudaIntForm{.bits = 2, .scale_cells = 4}.quad_bytes() == 1088);
+static_assert(CudaIntForm{.bits = 2, .scale_cells = 2}.quad_bytes() == 1152);
+static_assert(CudaIntForm{.bits = 3, .scale_cells = 1}.quad_bytes() == 1792);
 
 static_assert(CudaIntForm{.bits = 8, .scale_cells = 4}.quad_bytes() == 4160);
 static_assert(CudaIntForm{.bits = 8, .scale_cells = 1, .zeros = true}.quad_bytes() == 4480);
@@ -118,6 +124,7 @@ void expect_closed_form(std::int64_t rows, std::int64_t depth, std::int64_t grou
   for (std::size_t i = 0; i < bytes; ++i) {
     const std::int64_t within = static_cast<std::int64_t>(i) % unit_bytes % form.run_bytes();
     if (bits == 4 && within >= form.header_bytes()) expected[i] = std::byte{0x88};
+    if (bits == 2 && within >= form.header_bytes()) expected[i] = std::byte{0x55};
     if (zeros && within >= 64 && within < 96) expected[i] = std::byte{from.past_zero()};
   }
   pack<CudaIntCodes<bits, scale_cells, zeros>>(
@@ -126,6 +133,7 @@ void expect_closed_form(std::int64_t rows, std::int64_t depth, std::int64_t grou
         const std::size_t i = row_of(n) * static_cast<std::size_t>(depth) + std::size_t(k);
         const std::uint8_t byte = codes[n / rows][i * bits / 8];
         if (bits == 8) return byte ^ flipped_bit;
+        if (bits == 2) return byte >> i % 4 * 2 & 3;
         return (k % 2 == 0 ? byte & 15 : byte >> 4) ^ flipped_bit;
       },
       expected);
@@ -167,6 +175,53 @@ TEST(CudaIntCells, PackingGivesTheBytesOfTheClosedForm) {
   expect_closed_form<4, 4, true>(16, 320, 0, 0);
   expect_closed_form<8, 1, true>(24, 208, 64, 128);
   expect_closed_form<8, 4, false>(40, 176, 0, 0);
+  expect_closed_form<2, 1, false>(24, 208, 96, 0);
+  expect_closed_form<2, 2, false>(40, 176, 64, 0);
+  expect_closed_form<2, 4, false>(16, 320, 128, 0);
+}
+
+// Of NF3: every bit of every stored code, in rows of three bytes for eight codes.
+TEST(CudaIntCells, PackingOfNf3GivesTheBytesOfTheClosedForm) {
+  constexpr CudaIntForm form{.bits = 3};
+  CudaIntSource from{.rows = 24, .depth = 208, .group = 32, .bits = 3};
+  const Dims d{.n = 48, .k = 208};
+  std::vector<std::uint8_t> codes[2];
+  std::vector<std::uint16_t> scales[2];
+  std::mt19937 random(6);
+  for (int m = 0; m < 2; ++m) {
+    for (int i = 0; i < 24 * 78; ++i) codes[m].push_back(static_cast<std::uint8_t>(random()));
+    for (int i = 0; i < 24 * 7; ++i) scales[m].push_back(static_cast<std::uint16_t>(random()));
+    from.codes[m] = codes[m].data();
+    from.scales[m] = scales[m].data();
+  }
+  const auto code_at = [&](std::int64_t n, std::int64_t k) {
+    unsigned code = 0;
+    for (int b = 0; b < 3; ++b) {
+      const std::int64_t bit = n % 24 * 624 + 3 * k + b;
+      code |= (codes[n / 24][static_cast<std::size_t>(bit / 8)] >> bit % 8 & 1U) << b;
+    }
+    return cuda_nf3_stored(static_cast<std::uint8_t>(code));
+  };
+  // Past the matrix code 0, stored as 7.
+  std::vector<std::byte> expected(static_cast<std::size_t>(form.bytes({.n = 24, .k = 208})),
+                                  std::byte{0xFF});
+  const auto pack_plane = [&]<int bit>(std::integral_constant<int, bit> /*of a code*/) {
+    pack<CudaNf3Plane<bit>>(
+        d, [&](std::int64_t n, std::int64_t k) { return code_at(n, k) >> bit & 1; }, expected);
+  };
+  pack_plane(std::integral_constant<int, 0>());
+  pack_plane(std::integral_constant<int, 1>());
+  pack_plane(std::integral_constant<int, 2>());
+  for (std::int64_t unit = 0; unit < 2; ++unit) {
+    for (std::int64_t cell = 0; cell < 8; ++cell) {
+      const std::byte* at = expected.data() + unit * 2 * form.quad_bytes() + form.codes_at(cell);
+      for (int word = 0; word < form.cell_bytes() / 4; ++word) {
+        std::uint32_t stored = 0;
+        std::memcpy(&stored, at + 4 * word, sizeof(stored));
+        ASSERT_EQ(cuda_int_word(from, unit, cell, word), stored) << unit << " " << cell;
+      }
+    }
+  }
 }
 
 }  // namespace

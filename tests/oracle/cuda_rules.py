@@ -8,7 +8,8 @@ for each warp two slots of a cell (512 bytes of codes, and the scales of 16 rows
 or, before that, a count of two bytes for each expert. 4 KiB stay free.
 
 Of integers a slot is four cells, whose 32 rows have 16-bit scales, and a byte of zero point where there
-are any, for all 128 k or for every 32; k are filled up to 128. Of FP8 a cell is 1024 bytes of codes
+are any, for all 128 k or for every 32 (ternary weights in groups of 64: for every 64); k are filled up
+to 128. NF3 has 3 bits a weight and scales for every 32 k. Of FP8 a cell is 1024 bytes of codes
 and 16 of scales, of MXFP8 32. Where sharing warps leave no room for these they share no rows.
 """
 from needs import FP8
@@ -26,7 +27,16 @@ def int_bits(x):
     """Of what own_cuda lets through: Q4_0 and Q8_0 are the kinds of blocks among it. 0: no integers."""
     if x.integer:
         return 8 if x.key == "int8" else 4
-    return {"q4_0": 4, "q8_0": 8}.get(x.blocks, 0) if x.key == "gguf" else 0
+    if x.key == "nf3":
+        return 3
+    return {"q4_0": 4, "q8_0": 8, "q2_0": 2, "pq2_0": 2, "tq2_0": 2}.get(x.blocks, 0) if x.key == "gguf" else 0
+
+
+def shared_cells(x):
+    """Cells of 32 k with one scale a row."""
+    if x.key == "gguf":
+        return {"q2_0": 2, "pq2_0": 4, "tq2_0": 4}.get(x.blocks, 1)
+    return 4 if x.key != "nf3" and x.group % 128 == 0 else 1
 
 
 def bytes_needed(x, tokens, sums):
@@ -35,7 +45,7 @@ def bytes_needed(x, tokens, sums):
     whole = 128 if int_bits(x) else 32
     cells = up(max(x.hidden, x.inter), whole) // 32
     if int_bits(x):
-        headers = 1 if x.group % 128 == 0 else 4
+        headers = 4 // shared_cells(x)
         cell = 4 * 128 * int_bits(x) + headers * 32 * (3 if x.zeros else 2)
     elif x.key in FP8 + ("mxfp8",):
         cell = 1024 + (16 if x.key in FP8 else 32)

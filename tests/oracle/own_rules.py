@@ -6,7 +6,7 @@ weights of any size and NF3 (but for those with tiles, amx), 2 to 8-bit weights 
 of several tensor ranks do not have. The reference takes every readable scheme on any CPU. The CUDA
 backend runs on cards of compute capability 9.0, with biases: NVFP4, MXFP4 and MXFP8 in whole groups,
 int4 and int8 in groups of a multiple of 32 or whole rows, with act-order under the CPU kernels' conditions,
-and FP8 with a scale for blocks of 128x128, a row or the tensor.
+NF3, ternary blocks, and FP8 with a scale for blocks of 128x128, a row or the tensor.
 """
 import copy
 import math
@@ -76,8 +76,8 @@ def own_cpu(level, x):
 
 def own_cuda(x):
     need = Needs(x).cuda((90, 90))
-    # Codes and scales of Q4_0 and Q8_0 apart are int4 and int8 in groups of 32.
-    integers = x.integer or x.key == "gguf" and x.blocks in ("q4_0", "q8_0")
+    # Codes and scales apart, these are int2, int4 and int8 in groups of 32 and more; NF3 lies as they do.
+    integers = x.integer or x.key == "nf3" or x.key == "gguf" and x.blocks in BLOCKS
     if integers and x.group % 32:
         for which in ("gate and up", "down"):
             need.add("weight", f"{which} in groups of a multiple of 32", x.group)
@@ -85,8 +85,8 @@ def own_cuda(x):
     if not integers and x.key not in ("nvfp4", "mxfp4", "mxfp8") + FP8:
         for which in ("gate and up", "down"):
             need.add("weight", f"{which} in e2m1 with an e4m3 scale a group of 16 or an e8m0 scale "
-                     "a group of 32, in int4 or int8 with scales, or in e4m3 with an e8m0 scale a group "
-                     "of 32 or f32, bf16 or f16 scales a block of 128x128, a row or the tensor", scheme_words(x, x.name.split("/")[1]))
+                     "a group of 32, in int4, int8, u2 or nf3 with scales, or in e4m3 with an e8m0 scale a "
+                     "group of 32 or f32, bf16 or f16 scales a block of 128x128, a row or the tensor", scheme_words(x, x.name.split("/")[1]))
         return need
     whole = 16 if integers else x.group or 32
     need.both(whole)

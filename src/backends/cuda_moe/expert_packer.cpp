@@ -10,6 +10,8 @@ Result<void> ExpertPacker::pack(const ExpertWeights& expert, int matrix, std::by
   switch (format_of(problem_).kind) {
     case CellKind::int4:
     case CellKind::int8:
+    case CellKind::ternary:
+    case CellKind::nf3:
       return pack_int(expert, matrix, to);
     case CellKind::f8:
     case CellKind::mxfp8:

@@ -9,6 +9,7 @@
 #include "backends/cuda_moe/weight_cells.hpp"
 #include "canonical/column_order.hpp"
 #include "core/convert.hpp"
+#include "core/float_convert.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -125,6 +126,26 @@ Result<void> order_half(const QuantizedTensor& tensor, const TakenRows& rows, in
   return {};
 }
 
+// Scales of a half in 16 bits: as they are; e4m3 as bf16; a scale of the tensor, which is a factor
+// of the global one, as 1 a row.
+std::vector<std::uint16_t> scale_words(const QuantizedTensor& tensor, std::size_t groups,
+                                       const TakenRows& rows) {
+  const ScaleSpec& scale = *tensor.scheme.scale;
+  std::vector<std::uint16_t> words(groups * static_cast<std::size_t>(rows.count), f32_to_bf16(1));
+  if (scale.granularity.rows == 0) return words;
+  const bool bytes = scale.dtype == DType::f8_e4m3;
+  const std::vector<std::byte> taken =
+      take_rows(tensor.scales.view.bytes, (bytes ? 1 : 2) * groups, rows);
+  if (!bytes) {
+    std::memcpy(words.data(), taken.data(), taken.size());
+    return words;
+  }
+  std::transform(taken.begin(), taken.end(), words.begin(), [](std::byte b) {
+    return f32_to_bf16(f8_e4m3_to_f32(std::to_integer<std::uint8_t>(b)));
+  });
+  return words;
+}
+
 Result<void> fill_half(const QuantizedTensor& tensor, const TakenRows& rows, int half,
                        IntParts& parts) {
   CudaIntSource& source = parts.source;
@@ -133,9 +154,7 @@ Result<void> fill_half(const QuantizedTensor& tensor, const TakenRows& rows, int
   }
   FEWBIT_TRY(order_half(tensor, rows, half, parts));
   const auto groups = static_cast<std::size_t>(source.groups());
-  const std::vector<std::byte> scales = take_rows(tensor.scales.view.bytes, 2 * groups, rows);
-  parts.scales[half].resize(scales.size() / 2);
-  std::memcpy(parts.scales[half].data(), scales.data(), scales.size());
+  parts.scales[half] = scale_words(tensor, groups, rows);
   source.scales[half] = parts.scales[half].data();
   if (!tensor.scheme.zero_points) return {};
   FEWBIT_TRY(parts.zeros[half], zero_bytes(tensor, source.groups(), rows));
@@ -147,7 +166,7 @@ Result<void> fill_half(const QuantizedTensor& tensor, const TakenRows& rows, int
 
 Result<IntParts> int_parts_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix) {
   const Dims half = matrix == 0 ? half1(problem) : half2(problem);
-  const Scheme& scheme = matrix == 0 ? problem.gate_up : problem.down;
+  const Scheme scheme = read_as(matrix == 0 ? problem.gate_up : problem.down);
   IntParts parts;
   CudaIntSource& source = parts.source;
   source.rows = half.n;
@@ -226,9 +245,7 @@ Error nan_code(const MoeProblem& problem) {
 
 Result<float> global_of(const QuantizedTensor& tensor) {
   const Scheme& scheme = tensor.scheme;
-  if (scheme.weight != DType::f8_e4m3 || scheme.scale->granularity.rows != 0) {
-    return tensor.global_scale;
-  }
+  if (scheme.scale->granularity.rows != 0) return tensor.global_scale;
   FEWBIT_TRY(const std::vector<float> scales, scales_in_f32(tensor));
   return tensor.global_scale * scales.front();
 }

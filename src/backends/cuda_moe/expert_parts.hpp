@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device needs of one expert, from its canonical matrices.
+// What the device needs of one expert, from its canonical matrices: those that gguf_exact() gives.
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@ namespace fewbit::cuda {
 // Rows of fc1 (matrix 0: gate and up; without a gate both halves of up) or of both halves of down.
 CudaF4Source source_of(const MoeProblem& problem, const ExpertWeights& expert, int matrix);
 
-// The same of int4 and int8 matrices, with their scales and zero points in memory of its own.
+// The same of int4, int8, ternary and NF3 matrices, with their scales and zero points in memory of
+// its own.
 // Errors unsupported: offsets; a zero point that isn't 0 to 127 from the smallest code of int4, or
 // a code of int8.
 struct IntParts {
@@ -43,7 +44,7 @@ Error nan_code(const MoeProblem& problem);
 Result<std::vector<std::int32_t>> hidden_order_of(const MoeProblem& problem,
                                                   const ExpertWeights& expert);
 
-// The global scale of a matrix; a scale of a whole e4m3 tensor is one more factor of it.
+// The global scale of a matrix; a scale of a whole tensor is one more factor of it.
 Result<float> global_of(const QuantizedTensor& tensor);
 // A matrix's scales as they are stored.
 Result<std::vector<float>> scales_in_f32(const QuantizedTensor& tensor);

@@ -46,11 +46,16 @@ Result<void> check(const StreamShape& shape) {
   return {};
 }
 
+// Codes of at most four bits, whose scales are multiplied into sums.
+constexpr bool has_low_codes(CellKind kind) {
+  return has_int_cells(kind) && kind != CellKind::int8;
+}
+
 // Routes an expert from which on the grouped kernels were the faster ones, for layers of about that
 // hidden_size. At 7168 the streaming kernel's shared memory holds only its narrowest form.
 std::int64_t from_routes(CellKind kind, std::int64_t hidden_size) {
   // Both read about as fast, and the grouped kernels read weights once.
-  if (kind != CellKind::int4 && scaled_sums(kind)) return 5;
+  if (!has_low_codes(kind) && scaled_sums(kind)) return 5;
   if (hidden_size <= 2400) return 15;
   if (hidden_size <= 3400) return 16;
   return hidden_size <= 5400 ? 18 : 10;
@@ -68,7 +73,7 @@ constexpr std::array<DenseWidth, 2> f8_weights{{{32, 256, 120}, {64, 256, 131}}}
 
 std::span<const DenseWidth> dense_widths(CellKind kind) {
   if (!scaled_sums(kind)) return exact_weights;
-  if (kind == CellKind::int4) return int4_weights;
+  if (has_low_codes(kind)) return int4_weights;
   return f8_weights;
 }
 
@@ -90,8 +95,7 @@ int dense_item_width(const StreamShape& shape) {
 // Results of a dense call from which on the grouped kernels were the faster ones, for matrices of 1
 // to 100 million weights.
 std::int64_t from_results(CellKind kind) {
-  return kind == CellKind::nvfp4 || kind == CellKind::mxfp4 || kind == CellKind::int4 ? 560'000
-                                                                                      : 280'000;
+  return !scaled_sums(kind) || has_low_codes(kind) ? 560'000 : 280'000;
 }
 
 }  // namespace

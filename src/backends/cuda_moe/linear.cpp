@@ -11,6 +11,7 @@
 #include "backends/cuda_moe/shared_scratch.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
 #include "canonical/column_order.hpp"
+#include "canonical/gguf_exact.hpp"
 #include "kernels/cuda/order_rows.hpp"
 
 namespace fewbit::cuda {
@@ -243,9 +244,10 @@ Result<DenseWeights> put_on_device(const LinearProblem& problem, const Quantized
 }  // namespace
 
 Result<std::unique_ptr<PreparedLinear>> prepare_linear(const LinearProblem& problem,
-                                                       const QuantizedTensor& weight,
+                                                       const QuantizedTensor& stored,
                                                        const DeviceInfo& /*device*/,
                                                        Executor& /*executor*/) {
+  FEWBIT_TRY(const QuantizedTensor weight, gguf_exact(stored));
   FEWBIT_TRY(device::use(0));
   FEWBIT_TRY(const DeviceInfo card, device::info(0));
   FEWBIT_TRY(const std::shared_ptr<SharedScratch> scratch, SharedScratch::get());

@@ -18,7 +18,7 @@ void check_sizes(const LinearProblem& problem, const CellFormat& format, const D
     refusals.push_back(
         {Reason::shape, fmt::format("{} % {} = 0", name, multiple), std::to_string(size)});
   }
-  const std::int64_t group = problem.weight.scale->granularity.cols;
+  const std::int64_t group = read_as(problem.weight).scale->granularity.cols;
   if (is_ordered(problem.weight) && problem.k % group != 0) {
     refusals.push_back({Reason::shape, fmt::format("k % {} = 0 with act-order", group),
                         std::to_string(problem.k)});

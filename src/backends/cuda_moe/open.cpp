@@ -9,6 +9,7 @@
 #include "backends/cuda_moe/prepared.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
 #include "canonical/column_order.hpp"
+#include "canonical/gguf_exact.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -160,7 +161,7 @@ Result<std::unique_ptr<PreparedMoe>> prepare_on_device(const MoeProblem& problem
   FEWBIT_TRY(Filler filler, Filler::create(problem));
   ExpertPacker packer(problem, filler.stream());
   for (std::size_t e = 0; e < weights.experts.size(); ++e) {
-    const ExpertWeights& expert = weights.experts[e];
+    FEWBIT_TRY(const ExpertWeights expert, gguf_exact(weights.experts[e]));
     FEWBIT_TRY(packer.pack(expert, 0, filler.gate_up(static_cast<std::int64_t>(e))));
     FEWBIT_TRY(packer.pack(expert, 1, filler.down(static_cast<std::int64_t>(e))));
     std::vector<float> biases;

@@ -9,6 +9,7 @@
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/cuda_moe/expert_parts.hpp"
 #include "backends/cuda_moe/weight_cells.hpp"
+#include "canonical/gguf_exact.hpp"
 
 namespace fewbit::cuda {
 namespace {
@@ -86,7 +87,7 @@ bool pack_f8_cells(const CudaF8Source& from, std::span<std::byte> to) {
 Result<void> pack_matrix(const MoeProblem& problem, const ExpertWeights& expert, int matrix,
                          std::span<std::byte> to) {
   const CellFormat format = format_of(problem);
-  if (is_integer(format.kind)) {
+  if (has_int_cells(format.kind)) {
     FEWBIT_TRY(const IntParts parts, int_parts_of(problem, expert, matrix));
     pack_int_cells(format.ints, parts.source, to);
   } else if (format.kind == CellKind::f8 || format.kind == CellKind::mxfp8) {
@@ -114,6 +115,8 @@ const char* scale_format_of(const CellFormat& format) {
       return "f32";
     case CellKind::int4:
     case CellKind::int8:
+    case CellKind::ternary:
+    case CellKind::nf3:
       break;
   }
   return format.f16_scales ? "f16" : "bf16";
@@ -169,7 +172,8 @@ Result<void> check_plan(const MoeProblem& problem, const MoePlan& plan) {
 }
 
 Result<void> pack_expert(const MoeProblem& problem, const MoePlan& plan,
-                         const ExpertWeights& expert, ExpertSpans to) {
+                         const ExpertWeights& stored, ExpertSpans to) {
+  FEWBIT_TRY(const ExpertWeights expert, gguf_exact(stored));
   const auto span = [&](const char* name) {
     return to[static_cast<std::size_t>(plan.index(name))];
   };

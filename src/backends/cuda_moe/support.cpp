@@ -110,7 +110,7 @@ bool has_row_scales(const MoeProblem& problem) {
 
 void check_activations(DType dtype, const std::optional<CellFormat>& format,
                        std::vector<Refusal>& refusals) {
-  const bool half = format && format->scaled_sums();
+  const bool half = format && format->takes_f16();
   if (dtype == DType::bf16 || (half && dtype == DType::f16)) return;
   refusals.push_back({Reason::dtype, half ? "activations in bf16 or f16" : "activations in bf16",
                       std::string(dtype_name(dtype))});
@@ -198,9 +198,11 @@ std::optional<std::uint64_t> matrix_bytes(const Scheme& scheme, std::int64_t n, 
 const Backend cuda_moe_backend{
     .name = "cuda_moe",
     .summary =
-        "NVFP4, MXFP4, INT4, INT8, FP8 and MXFP8 experts on a CUDA device, every activation, "
-        "biases; dense layers of the same",
-    .layout = "cuda_f4_cells, cuda_int4_cells, cuda_int8_cells, cuda_f8_cells",
+        "NVFP4, MXFP4, INT4, INT8, FP8, MXFP8, NF3 and ternary experts on a CUDA device, every "
+        "activation, biases; dense layers of the same",
+    .layout =
+        "cuda_f4_cells, cuda_int4_cells, cuda_int8_cells, cuda_ternary_cells, "
+        "cuda_nf3_cells, cuda_f8_cells",
     .built_for = "sm_90a",
     .moe_refusals = cuda::moe_refusals,
     .linear_refusals = cuda::linear_refusals,

@@ -12,13 +12,18 @@
 
 namespace fewbit::cuda {
 
+// GGUF blocks that have an exact form with codes and scales apart (canonical/gguf_exact.hpp): that
+// form, in which they are packed. Others as they are.
+Scheme read_as(const Scheme& scheme);
+
 // Empty: no kernel reads them.
 std::optional<CellFormat> cells_of(const Scheme& scheme);
 // Every unmet need of a matrix. which: "gate and up".
 void weight_refusals(const std::string& which, const Scheme& scheme,
                      std::vector<Refusal>& refusals);
 
-// "cuda_f4_cells", "cuda_int4_cells", "cuda_int8_cells", "cuda_f8_cells".
+// "cuda_f4_cells", "cuda_int4_cells", "cuda_int8_cells", "cuda_ternary_cells", "cuda_nf3_cells",
+// "cuda_f8_cells".
 const char* layout_name(const CellFormat& format);
 // Columns are packed in the order of their groups, and activations taken in it.
 bool is_ordered(const Scheme& scheme);

@@ -26,6 +26,7 @@ struct F8Cells {
   static constexpr bool own_pieces = true;
   static constexpr bool scaled_activations = false;
   static constexpr bool scaled_sums = true;
+  static constexpr int terms = 1;
   static constexpr bool row_scales = !mx;
   static constexpr int cell_bytes = mx ? 1056 : 1040;
   static constexpr int most_cell_bytes = cell_bytes;
@@ -73,7 +74,8 @@ struct F8Cells {
     }
   }
   static __device__ __forceinline__ void dequantize_step(const std::uint8_t* unit, int cell,
-                                                         int lane, const CellFormat& /*format*/,
+                                                         int /*term*/, int lane,
+                                                         const CellFormat& /*format*/,
                                                          const Header& /*header*/,
                                                          std::uint32_t (&a)[2][2][4]) {
     dequantize(unit + cell * cell_bytes, lane, a);

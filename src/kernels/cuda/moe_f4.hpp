@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/hd.hpp"
+#include "kernels/cuda/nf3_table.hpp"
 #include "kernels/cuda/stream_plan.hpp"
 #include "layout/cuda_int_cells.hpp"
 #include "moe/activation.hpp"
@@ -21,28 +22,30 @@
 namespace fewbit::cuda {
 
 // How the weights of a layer lie in cells: e2m1 codes with an e4m3 scale for 16 k or an e8m0 scale
-// for 32 (layout cuda_f4_cells), int4 or int8 codes with 16-bit scales (cuda_int_cells), or e4m3
-// codes (cuda_f8_cells) with an e8m0 scale for 32 k, or an f32 scale for blocks of 128 x 128, for a
-// row, or only a global one.
-enum class CellKind { nvfp4, mxfp4, int4, int8, f8, mxfp8 };
+// for 32 (layout cuda_f4_cells), int4, int8, ternary or NF3 codes with 16-bit scales
+// (cuda_int_cells), or e4m3 codes (cuda_f8_cells) with an e8m0 scale for 32 k, or an f32 scale for
+// blocks of 128 x 128, for a row, or only a global one.
+enum class CellKind { nvfp4, mxfp4, int4, int8, f8, mxfp8, ternary, nf3 };
 // The kernels multiply scales into sums rather than into weights, and have fewer registers left.
 constexpr bool scaled_sums(CellKind kind) {
   return kind != CellKind::nvfp4 && kind != CellKind::mxfp4;
 }
-constexpr bool is_integer(CellKind kind) {
-  return kind == CellKind::int4 || kind == CellKind::int8;
+// Of layout cuda_int_cells.
+constexpr bool has_int_cells(CellKind kind) {
+  return kind == CellKind::int4 || kind == CellKind::int8 || kind == CellKind::ternary ||
+         kind == CellKind::nf3;
 }
 // What e4m3 codes have beside a global scale.
 enum class F8Scales { block, row, tensor };
 struct CellFormat {
   CellKind kind = CellKind::nvfp4;
-  CudaIntForm ints = {};          // of int4 and int8
+  CudaIntForm ints = {};          // of cuda_int_cells
   bool f16_scales = false;        // likewise; else bf16
   F8Scales f8 = F8Scales::block;  // of f8
   bool operator==(const CellFormat&) const = default;
 
   // Cells of 32 k come in multiples of so many.
-  constexpr int cell_multiple() const { return is_integer(kind) ? 4 : 1; }
+  constexpr int cell_multiple() const { return has_int_cells(kind) ? 4 : 1; }
   constexpr int cell_bytes() const {
     switch (kind) {
       case CellKind::nvfp4:
@@ -58,6 +61,8 @@ struct CellFormat {
     }
   }
   constexpr bool scaled_sums() const { return cuda::scaled_sums(kind); }
+  // e2m1 with its scales has a larger range than f16, and NF3's table is of bf16.
+  constexpr bool takes_f16() const { return scaled_sums() && kind != CellKind::nf3; }
   constexpr int most_token_tiles() const { return scaled_sums() ? 2 : 4; }
 };
 inline constexpr CellFormat nvfp4_cells{.kind = CellKind::nvfp4};
@@ -75,7 +80,7 @@ struct MoeF4Rule {
   bool router_weight_on_input = false;
 };
 
-// Of x, and of the activated rows between the products; f16 where scaled_sums(kind).
+// Of x, and of the activated rows between the products; f16 where CellFormat::takes_f16().
 enum class ActivationType { bf16, f16 };
 
 // What results are rounded to.
@@ -114,9 +119,10 @@ struct MoeF4Args {
   CellFormat format;         // set by the launch
 };
 
-// What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7, or
-// sums times 2^-62.
+// What a global scale is multiplied by before it is passed: the kernels keep weights times 2^-7,
+// sums times 2^-62, or NF3's magnitudes times 10^4.
 constexpr float f4_global_factor(const CellFormat& format) {
+  if (format.kind == CellKind::nf3) return Nf3Table::factor;
   if (format.scaled_sums()) return 1.0F;
   return format.kind == CellKind::nvfp4 ? 0x1p7F : 0x1p62F;
 }

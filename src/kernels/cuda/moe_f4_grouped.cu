@@ -23,6 +23,10 @@ cudaError_t launch_products(const GroupedPlan& plan, const MoeF4Args& args, void
       return launch_both_products<F8Cells<false, Bf16>>(plan, args, scratch, stream);
     case CellKind::mxfp8:
       return launch_both_products<F8Cells<true, Bf16>>(plan, args, scratch, stream);
+    case CellKind::ternary:
+      return launch_both_products<IntCells<2, Bf16>>(plan, args, scratch, stream);
+    case CellKind::nf3:
+      return launch_both_products<IntCells<3, Bf16>>(plan, args, scratch, stream);
   }
   return cudaErrorInvalidValue;
 }

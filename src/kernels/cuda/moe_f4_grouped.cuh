@@ -170,7 +170,8 @@ __device__ __forceinline__ void multiply_tile(GroupedSums<columns>& sums, int st
 }
 
 // The same for formats whose scales are multiplied into sums: products of the cells that share
-// scales are summed apart. While they are on their way the next cell is dequantized.
+// scales are summed apart. While they are on their way the next cell, or the next of the numbers
+// that its weights are sums of, is dequantized.
 template <class Format, class Tile, int columns>
 __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums, int steps,
                                                      const CellFormat& format,
@@ -187,7 +188,7 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
   }
   const int shared_cells = Format::scale_cells(format);
   typename Format::Header header = {};
-  std::uint32_t a[2][2][2][4] = {};  // [cell][half][k16]
+  std::uint32_t a[2][2][2][4] = {};  // [turn][half][k16]
   int before = -1;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
@@ -196,11 +197,13 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
     const std::uint8_t* unit = stage + Tile::rows_bytes + warp * Tile::unit_bytes;
     const std::uint64_t rows = swizzled_matrix(shared_address(stage));
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const bool fresh = ((2 * step + c) & (shared_cells - 1)) == 0;
+    for (int turn = 0; turn < 2 * Format::terms; ++turn) {
+      const int c = turn / Format::terms;
+      const int term = turn % Format::terms;
+      const bool fresh = term == 0 && ((2 * step + c) & (shared_cells - 1)) == 0;
       typename Format::Header now = header;
       if (fresh) now = Format::load_step_header(unit, c, lane, format);
-      Format::dequantize_step(unit, c, lane, format, now, a[c]);
+      Format::dequantize_step(unit, c, term, lane, format, now, a[turn % 2]);
       if (fresh && step + c > 0) {
         products_wait<0>();
         add_part<Format, columns>(sums, part, header, format);
@@ -211,15 +214,16 @@ __device__ __forceinline__ void multiply_scaled_tile(GroupedSums<columns>& sums,
       for (int k = 0; k < 2; ++k) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          WarpgroupProduct<columns>::template add<Element>(
-              part.value[half], a[c][half][k], rows + (2 * c + k) * 2, k == 0 && fresh ? 0 : 1);
+          WarpgroupProduct<columns>::template add<Element>(part.value[half], a[turn % 2][half][k],
+                                                           rows + (2 * c + k) * 2,
+                                                           k == 0 && fresh ? 0 : 1);
         }
       }
       products_commit();
       products_wait<1>();
 #pragma unroll
-      for (int i = 0; i < 4; ++i) operands_read(a[c ^ 1][i / 2][i % 2]);
-      if (c == 0 && before >= 0 && lane == 0) {
+      for (int i = 0; i < 4; ++i) operands_read(a[turn % 2 ^ 1][i / 2][i % 2]);
+      if (turn == 0 && before >= 0 && lane == 0) {
         barrier_arrive(shared_address(&barriers.empty[before]), 1);
       }
     }

@@ -14,6 +14,8 @@ cudaError_t launch_both_products_f16(const GroupedPlan& plan, const MoeF4Args& a
       return launch_both_products<F8Cells<false, F16>>(plan, args, scratch, stream);
     case CellKind::mxfp8:
       return launch_both_products<F8Cells<true, F16>>(plan, args, scratch, stream);
+    case CellKind::ternary:
+      return launch_both_products<IntCells<2, F16>>(plan, args, scratch, stream);
     default:
       return cudaErrorInvalidValue;
   }

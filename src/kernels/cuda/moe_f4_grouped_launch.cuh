@@ -51,7 +51,7 @@ cudaError_t launch_both_products(const GroupedPlan& plan, const MoeF4Args& args,
   }
 }
 
-// Of kinds whose scales are multiplied into sums, in moe_f4_grouped_f16.cu.
+// Of kinds that CellFormat::takes_f16(), in moe_f4_grouped_f16.cu.
 cudaError_t launch_both_products_f16(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                                      cudaStream_t stream);
 

@@ -22,6 +22,10 @@ int launch_moe_f4(const CellFormat& format, const StreamPlan& plan, const MoeF4A
       return launch_stream<F8Cells<false, Bf16>>(plan, with, on);
     case CellKind::mxfp8:
       return launch_stream<F8Cells<true, Bf16>>(plan, with, on);
+    case CellKind::ternary:
+      return launch_stream<IntCells<2, Bf16>>(plan, with, on);
+    case CellKind::nf3:
+      return launch_stream<IntCells<3, Bf16>>(plan, with, on);
   }
   return cudaErrorInvalidValue;
 }
