@@ -231,7 +231,12 @@ Result<std::vector<LayerShape>> read_shapes(const std::filesystem::path& path) {
   if (text.size() > largest) {
     return Error{ErrorCode::limit, fmt::format("has more than {} bytes", largest), path.string()};
   }
-  return parse_shapes(text, path.string());
+  FEWBIT_TRY(std::vector<LayerShape> shapes, parse_shapes(text, path.string()));
+  if (shapes.empty()) {
+    return Error{ErrorCode::invalid_argument, "no shape in it, expected a line of one at least",
+                 path.string()};
+  }
+  return shapes;
 }
 
 Result<LayerBench> bench_layer(const LayerShape& shape, const DeviceInfo& device,

@@ -42,6 +42,7 @@ struct Options : CommonOptions {
 };
 
 struct Report {
+  std::string path;  // as it was given
   Checkpoint checkpoint;
   Identified identified;
   std::vector<Finding> findings;
@@ -69,6 +70,13 @@ void add_not_runnable(Report& report, const Error& error) {
   report.findings.push_back({Level::info, "model-not-runnable", error.where, error.what, ""});
 }
 
+// What `convert` made of a GGUF file: its tensors, which no config goes with.
+bool has_gguf_names(const Report& report) {
+  return std::ranges::any_of(report.checkpoint.tensors(), [](const TensorInfo& tensor) {
+    return tensor.name.starts_with("blk.");
+  });
+}
+
 void add_config_error(Report& report, const Error& error) {
   if (error.code == ErrorCode::unsupported) return add_not_runnable(report, error);
   report.config_error = error.message();
@@ -78,7 +86,7 @@ void add_config_error(Report& report, const Error& error) {
   const bool native = model && model->root != nullptr && model->name != "config.json";
   const bool missing = error.code == ErrorCode::not_found;
   const bool usual = report.checkpoint.gguf_metadata() != nullptr || native ||
-                     (missing && is_adapter(report.checkpoint));
+                     (missing && (is_adapter(report.checkpoint) || has_gguf_names(report)));
   const Level level = usual ? Level::info : missing ? Level::warning : Level::error;
   report.findings.push_back({level, "config-unreadable", error.where,
                              missing ? "no config.json" : error.what,
@@ -228,10 +236,11 @@ Result<std::vector<Finding>> validate_visibly(const Report& report, const Option
 }
 
 Result<Report> make_report(const Options& options) {
-  FEWBIT_TRY(Checkpoint checkpoint, Checkpoint::open(options.path));
+  FEWBIT_TRY(Checkpoint checkpoint, open_checkpoint(options.path));
   FEWBIT_TRY(Identified identified, identify(checkpoint, options.depth()));
-  Report report{checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
-                {}};
+  Report report{
+      options.path, checkpoint, std::move(identified), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},
+      {},           {}};
   report.device = options.device.text;
   add_findings(report.findings, checkpoint.findings());
   add_findings(report.findings, report.identified.findings);
@@ -251,10 +260,9 @@ Result<Report> make_report(const Options& options) {
 void print_head(const Report& report) {
   const Checkpoint& c = report.checkpoint;
   Table table({Align::left, Align::left});
-  table.add(
-      {"checkpoint",
-       fmt::format("{}  ({}, {}, {})", c.directory().string(), counted(c.shards().size(), "file"),
-                   counted(c.tensors().size(), "tensor"), bytes_text(c.total_bytes()))});
+  table.add({"checkpoint",
+             fmt::format("{}  ({}, {}, {})", report.path, counted(c.shards().size(), "file"),
+                         counted(c.tensors().size(), "tensor"), bytes_text(c.total_bytes()))});
   table.add({"producer", producer_name(report.identified.producer)});
   table.add({"evidence", report.identified.producer_evidence});
   if (report.config) {
@@ -271,22 +279,6 @@ void print_head(const Report& report) {
   print_out("{}\n", Lines{table.text(0)});
 }
 
-// `explain --engine` has the reasons.
-void print_engines(const Report& report) {
-  std::string chosen;
-  std::string none;
-  for (const Selection& selection : report.engines) {
-    const char* name = engine_name(selection.engine);
-    if (selection.chosen.empty()) {
-      none += fmt::format("{}{} ({})", none.empty() ? "" : ", ", name, selection.candidates.size());
-    } else {
-      chosen += fmt::format("{}{} {}", chosen.empty() ? "" : ", ", name, selection.chosen);
-    }
-  }
-  if (!chosen.empty()) print_out("  other engines there would choose: {}\n", chosen);
-  if (!none.empty()) print_out("  none of the backends described here takes it: {}\n", none);
-}
-
 void print_layer(const Report& report) {
   if (!report.layer_error.empty()) {
     print_out("experts can't run here: {}\n", report.layer_error);
@@ -299,17 +291,19 @@ void print_layer(const Report& report) {
     const std::string verdict = candidate_text(candidate, *report.selection);
     print_out("  {:<12} {}\n", candidate.backend, Lines{verdict});
   }
-  print_engines(report);
+  print_out("{}", Lines{engines_lines(report.engines)});
 }
 
 void print_plans(const Report& report) {
-  if (report.memory) print_out("memory: {}\n\n", memory_text(*report.memory));
+  if (report.memory) {
+    print_out("memory: {}{}\n\n", memory_text(*report.memory), unprepared_text(report.selection));
+  }
   print_out("{}", Lines{splits_text(report.splits)});
 }
 
 Json report_json(const Report& report) {
   Json out;
-  out.set("path", report.checkpoint.directory().string());
+  out.set("path", report.path);
   out.set("shards", static_cast<std::uint64_t>(report.checkpoint.shards().size()));
   out.set("tensors", static_cast<std::uint64_t>(report.checkpoint.tensors().size()));
   out.set("bytes", report.checkpoint.total_bytes());

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "checkpoint/file_kind.hpp"
+#include "checkpoint/leftovers.hpp"
 #include "core/ascii.hpp"
 #include "core/nearest.hpp"
 #include "core/quote.hpp"
@@ -175,6 +176,23 @@ void set_body(CLI::App& command, const CommonOptions& options, int& exit_code, B
     print_error(error, options.json);
     exit_code = exit_failure;
   });
+}
+
+Result<void> refuse_unfinished(const std::filesystem::path& path) {
+  // Named itself, or by one of its files.
+  for (const std::filesystem::path& folder : {path, path.parent_path()}) {
+    if (folder.empty() || !is_unfinished(folder)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 "an unfinished output of fewbit, of a run that was stopped or is still at work: "
+                 "the same command as before completes it, and it then has its own name",
+                 folder.string()};
+  }
+  return {};
+}
+
+Result<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+  FEWBIT_TRY(refuse_unfinished(path));
+  return Checkpoint::open(path);
 }
 
 std::string bytes_text(std::uint64_t bytes) {

@@ -102,6 +102,10 @@ std::vector<std::string> backend_names(std::initializer_list<Engine> engines);
 // One of them; its error names the nearest one, not all.
 CLI::Validator backend_name(std::vector<std::string> names);
 Result<DType> parse_activation_dtype(const std::string& name);
+// A checkpoint that a command was given. Errors: as Checkpoint::open; invalid_argument: what it
+// names is an unfinished output.
+Result<Checkpoint> open_checkpoint(const std::filesystem::path& path);
+Result<void> refuse_unfinished(const std::filesystem::path& path);
 // A regular file as a whole: opening a FIFO waits for a writer, devices have no end. Errors
 // invalid_argument (another kind of file), limit (more than `largest` bytes), not_found, io.
 Result<std::string> read_text_file(const std::filesystem::path& path,

@@ -52,7 +52,7 @@ Json report_json(const Options& options, const DequantizeReport& report) {
 
 Result<int> run_convert(const Options& options) {
   FEWBIT_TRY(DequantizeOptions library, library_options(options));
-  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Checkpoint source, open_checkpoint(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
   clean_leftovers(options.output);
   ProgressBar bar("decoding", Unit::bytes);
@@ -64,8 +64,8 @@ Result<int> run_convert(const Options& options) {
     return exit_fine;
   }
   print_out("wrote {}\n  {} decoded to {}, {} kept\n  {} -> {}\n", options.output,
-            counted(report.decoded_tensors, "matrix", "matrices"), options.target,
-            counted(report.kept_tensors, "tensor"), bytes_text(report.source_bytes),
+            counted(report.decoded_tensors, "weight tensor"), options.target,
+            counted(report.kept_tensors, "other"), bytes_text(report.source_bytes),
             bytes_text(report.output_bytes));
   print_out("  {} had to be rounded to {}{}\n", counted(report.inexact_values, "value"),
             options.target,

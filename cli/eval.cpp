@@ -78,7 +78,9 @@ void add_eval(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eval", "Perplexity of a model on a text");
   add_model_options(*command, *options);
-  command->add_option("--text", options->text, "UTF-8 text file")->required()->check(not_empty);
+  command->add_option("--text", options->text, "File with the text, UTF-8 (not the text itself)")
+      ->required()
+      ->check(not_empty);
   command->add_option("--window", options->window, "Input tokens of a window")
       ->check(whole_number(1, std::int64_t{1} << 20));
   command->footer(

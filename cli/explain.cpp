@@ -50,7 +50,7 @@ void note_unknown(const MoeLayers& layers, const Checkpoint& checkpoint, Answer&
 }
 
 Result<void> answer_of_model(const Options& options, Answer& answer) {
-  FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Checkpoint checkpoint, open_checkpoint(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   FEWBIT_TRY(const ModelConfig config, layer_config(checkpoint, identified));
   const DType dtype = layer_dtype(options.activation_dtype)
@@ -127,6 +127,11 @@ PreparedQuestion prepared_question(const Options& options) {
 }
 
 Result<int> run_explain(const Options& options) {
+  if (options.path.empty() && options.problem.name.empty() && !options.problem.file.empty()) {
+    FEWBIT_TRY(const std::string names, problem_names(options.problem));
+    print_out("{}\n", Lines{names});
+    return exit_fine;
+  }
   if (options.path.empty() == options.problem.name.empty()) {
     constexpr const char* what = "expected either DIR or --problem";
     print_usage_error(what, options.json);
@@ -171,6 +176,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   add_any_backend_option(*command, options->backend);
   add_layer_dtype_option(*command, options->activation_dtype);
   add_json_option(*command, *options);
+  const auto built_in = problem_names({});
   command->footer(
       "Examples:\n  fewbit explain models/tiny-moe\n"
       "  fewbit explain DIR --device cpu:avx2 --json\n"
@@ -180,7 +186,7 @@ void add_explain(CLI::App& app, int& exit_code) {
       "would refuse; FEWBIT_BACKEND forces only what runs here. --tp and --ep take what `fewbit "
       "check`\ncalls legal for the experts; other engines take even shares only, but for gpt-oss's "
       "MXFP4.\n\n" +
-      problem_names_text());
+      (built_in ? *built_in : ""));
   set_body(*command, *options, exit_code, [options] { return run_explain(*options); });
 }
 

@@ -37,6 +37,20 @@ Result<PreparedLayerInfo> layer_asked(const PreparedQuestion& question,
                "--layer"};
 }
 
+// "layer 0, and 5 more alike": prepared for one backend, of one shape and scheme.
+std::string layer_name(const PreparedQuestion& question, const PreparedManifest& manifest,
+                       const PreparedLayerInfo& layer) {
+  const std::string name = fmt::format("layer {}", layer.layer);
+  if (question.layer >= 0) return name;
+  const auto alike = std::ranges::count_if(manifest.layers, [&](const PreparedLayerInfo& other) {
+    return other.backend == layer.backend && other.problem.gate_up == layer.problem.gate_up &&
+           other.problem.down == layer.problem.down &&
+           other.problem.num_experts == layer.problem.num_experts &&
+           other.problem.intermediate_size == layer.problem.intermediate_size;
+  });
+  return alike > 1 ? fmt::format("{}, and {} more alike", name, alike - 1) : name;
+}
+
 Json prepared_json(const PreparedLayerInfo& layer, const PrepareSplit& split) {
   Json out;
   out.set("backend", layer.backend);
@@ -74,6 +88,7 @@ Result<int> explain_prepared(const PreparedQuestion& question) {
     print_json(out);
   } else {
     print_out("{}\n\n", prepared_line(manifest));
+    problem.where = layer_name(question, manifest, layer);
     print_out("{}", Lines{explain(problem, device, readers.selection)});
   }
   std::fflush(stdout);

@@ -290,6 +290,14 @@ Result<int> show_named(const Options& options, const Checkpoint& checkpoint,
   }
   if (module != nullptr) return show_module(options, checkpoint, *module);
   const std::vector<const Module*> asked = asked_modules(identified, options);
+  if (asked.empty() && is_prepared(options.path) && find_role(options.name).expert >= 0) {
+    return Error{ErrorCode::not_found,
+                 shown(options.name) +
+                     " is prepared: it is in a backend's layout, which `fewbit "
+                     "inspect DIR` lists; ask about the checkpoint that it was "
+                     "made from",
+                 "NAME"};
+  }
   if (asked.empty()) return unknown_name(options, checkpoint, identified);
   FEWBIT_TRY(const int code, show_modules(options, checkpoint, asked));
   if (!options.json) {
@@ -300,10 +308,15 @@ Result<int> show_named(const Options& options, const Checkpoint& checkpoint,
 }
 
 Result<int> run_inspect(const Options& options) {
-  if (options.name.empty() && is_prepared(options.path)) {
-    return inspect_prepared(options.path, options);
+  const bool prepared = is_prepared(options.path);
+  if (prepared && options.expert >= 0) {
+    return Error{ErrorCode::invalid_argument,
+                 "experts of a prepared folder are in a backend's layout; ask about the checkpoint "
+                 "that it was made from",
+                 "--expert"};
   }
-  FEWBIT_TRY(const Checkpoint checkpoint, Checkpoint::open(options.path));
+  if (prepared && options.name.empty()) return inspect_prepared(options.path, options);
+  FEWBIT_TRY(const Checkpoint checkpoint, open_checkpoint(options.path));
   FEWBIT_TRY(const Identified identified, identify(checkpoint));
   if (!options.name.empty()) return show_named(options, checkpoint, identified);
   const std::vector<const Module*> modules = asked_modules(identified, options);

@@ -5,7 +5,8 @@
 
 namespace fewbit::cli {
 
-// Removes what killed processes left beside an output, and names each on stderr.
+// Removes the folders that killed processes left beside an output, and names each on stderr; files
+// are named alone.
 void clean_leftovers(const std::string& output);
 
 }  // namespace fewbit::cli

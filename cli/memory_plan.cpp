@@ -99,7 +99,7 @@ std::string memory_text(const MemoryPlan& plan) {
   std::string text = fmt::format("{} as stored", bytes_text(plan.stored));
   const std::string in_place = bytes_text(plan.prepared() - plan.packed - plan.without);
   if (plan.packed > 0) {
-    text += fmt::format("; prepared {}: {} packed, {} read in place", bytes_text(plan.prepared()),
+    text += fmt::format("; run from {}: {} packed, {} read in place", bytes_text(plan.prepared()),
                         bytes_text(plan.packed), in_place);
   } else if (plan.in_place > 0) {
     text += plan.without > 0 ? ", " + in_place + " read in place" : ", all of it read in place";

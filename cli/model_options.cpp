@@ -13,12 +13,18 @@ std::string backend_of(const Model& model) {
   return selections.empty() ? "none" : selections.front().chosen;
 }
 
+// Where the rest of a model lies that an index or a file may name.
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelCommandOptions& options) {
   command
       .add_option("MODEL", options.path,
-                  "Checkpoint directory with config and tokenizer, or a prepared one")
+                  "Checkpoint directory with config and tokenizer, its index, or a prepared one")
       ->required()
       ->check(not_empty);
   add_activation_dtype_option(command, options.activation_dtype);
@@ -39,14 +45,15 @@ Result<LoadedModel> load_model(const ModelCommandOptions& options, std::int64_t 
   FEWBIT_TRY(std::shared_ptr<Executor> pool, make_thread_pool(options.threads));
   ProgressBar bar("preparing", Unit::bytes);
   model_options.progress = bar.callback();
+  FEWBIT_TRY(refuse_unfinished(options.path));
   FEWBIT_TRY(Model model, Model::load(options.path, model_options, std::move(pool)));
-  FEWBIT_TRY(Tokenizer tokenizer,
-             Tokenizer::open(std::filesystem::path(options.path) / "tokenizer.json"));
+  const std::filesystem::path file = folder_of(options.path) / "tokenizer.json";
+  FEWBIT_TRY(Tokenizer tokenizer, Tokenizer::open(file));
   if (tokenizer.vocab_size() > model.config().vocab_size) {
     return Error{ErrorCode::inconsistent,
                  fmt::format("token ids up to {}, but vocab_size of config.json is {}",
                              tokenizer.vocab_size() - 1, model.config().vocab_size),
-                 (std::filesystem::path(options.path) / "tokenizer.json").string()};
+                 file.string()};
   }
   return LoadedModel{std::move(model), std::move(tokenizer)};
 }

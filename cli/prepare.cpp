@@ -138,7 +138,7 @@ Result<int> run_prepare(Options& options) {
     if (!device) return device.error();
     options.prepare.device = *device;
   }
-  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Checkpoint source, open_checkpoint(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
   ProgressBar checking("checking", Unit::modules);
   ProgressBar preparing("preparing", Unit::bytes);

@@ -220,7 +220,7 @@ Result<VerifyReport> verify(const PreparedCheck& check, Executor& executor) {
   if (check.source.empty()) {
     return verify_prepared(check.path, nullptr, bar.callback(), executor);
   }
-  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(check.source));
+  FEWBIT_TRY(const Checkpoint source, open_checkpoint(check.source));
   return verify_prepared(check.path, &source, bar.callback(), executor);
 }
 

@@ -107,16 +107,26 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("--problem", options.name,
                      "A published layer instead of a checkpoint: Mixtral-8x7B/awq-int4-g128");
   command.add_option("--problems", options.file,
-                     "File of such layers, as tests/problems/models.txt");
+                     "File of such layers, as tests/problems/models.txt; alone: their names");
 }
 
-std::string problem_names_text() {
+namespace {
+
+// The tool's own list, or that of a file.
+Result<std::vector<NamedProblem>> problems_of(const ProblemOptions& options) {
+  if (options.file.empty()) return parse_problems(named_problems, "built-in problems");
+  FEWBIT_TRY(const std::string text, read_text_file(options.file, largest_list));
+  return parse_problems(text, options.file);
+}
+
+}  // namespace
+
+Result<std::string> problem_names(const ProblemOptions& options) {
   constexpr std::string_view made_up = "odd-";
-  const auto problems = parse_problems(named_problems, "built-in problems");
-  if (!problems) return "";
+  FEWBIT_TRY(const std::vector<NamedProblem> problems, problems_of(options));
   std::string text = "Layers for --problem, MODEL/SCHEME (without SCHEME the first):";
   std::string last;
-  for (const NamedProblem& problem : *problems) {
+  for (const NamedProblem& problem : problems) {
     const std::string model = problem.name.substr(0, problem.name.find('/'));
     const std::string scheme = problem.name.substr(model.size() + 1);
     if (model.starts_with(made_up) && !last.starts_with(made_up)) {
@@ -129,12 +139,7 @@ std::string problem_names_text() {
 }
 
 Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype) {
-  std::string text = named_problems;
-  if (!options.file.empty()) {
-    FEWBIT_TRY(text, read_text_file(options.file, largest_list));
-  }
-  FEWBIT_TRY(const std::vector<NamedProblem> problems,
-             parse_problems(text, options.file.empty() ? "built-in problems" : options.file));
+  FEWBIT_TRY(const std::vector<NamedProblem> problems, problems_of(options));
   auto found = find_problem(problems, options.name);
   if (!found) return Error{found.error().code, found.error().what, "--problem"};
   MoeProblem problem = *std::move(found);

@@ -40,7 +40,7 @@ struct ProblemOptions {
 };
 void add_problem_options(CLI::App& command, ProblemOptions& options);
 // "Layers for --problem" with the schemes of each, one model a line.
-std::string problem_names_text();
+Result<std::string> problem_names(const ProblemOptions& options);
 // Error invalid_argument, where --problem: the known names.
 Result<MoeProblem> named_problem(const ProblemOptions& options, DType activation_dtype);
 

@@ -25,9 +25,9 @@ void print_report(const Options& options, const QuantizeReport& report) {
   print_out(
       "wrote {}\n  {} quantized to {}, {} kept\n  {} -> {} ({:.2f}x smaller)\n"
       "  relative error of all quantized weights w together, ||w - q(w)|| / ||w||: {:.4f}\n",
-      options.output, counted(report.quantized_tensors, "matrix", "matrices"),
-      options.quantize.scheme, counted(report.kept_tensors, "tensor"),
-      bytes_text(report.source_bytes), bytes_text(report.output_bytes),
+      options.output, counted(report.quantized_tensors, "weight tensor"), options.quantize.scheme,
+      counted(report.kept_tensors, "other"), bytes_text(report.source_bytes),
+      bytes_text(report.output_bytes),
       static_cast<double>(report.source_bytes) / static_cast<double>(report.output_bytes),
       report.relative_error);
   if (!report.worst.name.empty()) {
@@ -64,7 +64,7 @@ Json report_json(const Options& options, const QuantizeReport& report) {
 }
 
 Result<int> run_quantize(Options& options) {
-  FEWBIT_TRY(const Checkpoint source, Checkpoint::open(options.path));
+  FEWBIT_TRY(const Checkpoint source, open_checkpoint(options.path));
   FEWBIT_TRY(const std::unique_ptr<Executor> pool, make_thread_pool(options.threads));
   clean_leftovers(options.output);
   ProgressBar bar("quantizing", Unit::bytes);

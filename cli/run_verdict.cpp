@@ -58,6 +58,28 @@ std::string candidate_text(const Candidate& candidate, const Selection& selectio
   return text;
 }
 
+std::string engines_lines(std::span<const Selection> engines) {
+  std::string chosen;
+  std::string none;
+  for (const Selection& selection : engines) {
+    const char* name = engine_name(selection.engine);
+    if (selection.chosen.empty()) {
+      none += fmt::format("{}{} ({})", none.empty() ? "" : ", ", name, selection.candidates.size());
+    } else {
+      chosen += fmt::format("{}{} {}", chosen.empty() ? "" : ", ", name, selection.chosen);
+    }
+  }
+  if (!chosen.empty()) chosen = "  other engines there would choose: " + chosen + "\n";
+  if (!none.empty()) none = "  none of the backends described here takes it: " + none + "\n";
+  return chosen + none;
+}
+
+std::string unprepared_text(const std::optional<Selection>& selection) {
+  const Candidate* of = selection ? find_candidate(*selection, selection->chosen) : nullptr;
+  if (of == nullptr || of->unprepared.empty()) return "";
+  return "; `fewbit prepare` refuses it: " + of->unprepared;
+}
+
 Json verdict_json(const RunVerdict& verdict) {
   Json engines{Json::Array{}};
   for (const RunVerdict::Other& other : verdict.engines) {

@@ -32,4 +32,10 @@ void set_backend(const Selection& selection, RunVerdict& verdict);
 // line.
 std::string candidate_text(const Candidate& candidate, const Selection& selection);
 
+// Which backend other engines would choose, a line each for those that do and those that don't.
+// `explain --engine` has the reasons.
+std::string engines_lines(std::span<const Selection> engines);
+// "; `fewbit prepare` refuses it: …": experts that run but have no layout to be prepared in.
+std::string unprepared_text(const std::optional<Selection>& selection);
+
 }  // namespace fewbit::cli

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "checkpoint/system_error.hpp"
+#include "core/ascii.hpp"
 
 namespace fewbit {
 namespace {
@@ -57,6 +59,33 @@ Result<void> unmark_unfinished(const fs::path& folder) {
   fs::remove(folder / unfinished_name, failure);
   if (failure) return system_error("remove", failure.value(), folder / unfinished_name);
   return {};
+}
+
+std::vector<fs::path> leftover_files(const fs::path& target) {
+  constexpr std::string_view ending = ".gguf";
+  std::vector<fs::path> found;
+  if (lower_ascii(target.extension().string()) != ending) return found;
+  const std::string stem = target.stem().string();
+  const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  std::error_code failure;
+  for (fs::directory_iterator at(parent, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    const std::size_t cut = name.rfind(mark);
+    if (cut == std::string::npos || !is_gone(std::string_view(name).substr(cut + mark.size()))) {
+      continue;
+    }
+    // One file, or "stem-00001-of-00002.gguf".
+    const fs::path file = name.substr(0, cut);
+    if (lower_ascii(file.extension().string()) != ending) continue;
+    const std::string of = file.stem().string();
+    const bool ours =
+        of == stem || (of.starts_with(stem + "-") && of.find("-of-") != std::string::npos);
+    std::error_code ignored;
+    if (ours && fs::is_regular_file(at->symlink_status(ignored))) found.push_back(at->path());
+  }
+  std::ranges::sort(found);
+  return found;
 }
 
 std::vector<fs::path> remove_leftovers(const fs::path& target) {

@@ -29,4 +29,7 @@ Result<void> unmark_unfinished(const std::filesystem::path& folder);
 // Others stay.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& target);
 
+// Unfinished GGUF files of a target X.gguf and its parts, of processes that are gone; they stay.
+std::vector<std::filesystem::path> leftover_files(const std::filesystem::path& target);
+
 }  // namespace fewbit

@@ -11,6 +11,7 @@
 #include "core/float_types.hpp"
 #include "fewbit/quantized.hpp"
 #include "model/element.hpp"
+#include "prepared/check_folder.hpp"
 #include "scheme/name_parts.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "scheme/zero_bias.hpp"
@@ -147,17 +148,7 @@ Result<MoeLayer> WeightReader::prepared_experts(int layer, const std::string& pr
              source_.prepared->layer(layer, activation_dtype(), source_.options.max_tokens,
                                      source_.expert_device, {source_.options.backend}));
   const MoeProblem& problem = opened.experts.problem();
-  if (problem.num_experts != config.num_experts || problem.hidden_size != config.hidden_size ||
-      problem.top_k != config.router.top_k || problem.activation != config.activation) {
-    return Error{ErrorCode::inconsistent,
-                 fmt::format("prepared: {} experts, hidden_size {}, top_k {}, {}; config.json: {} "
-                             "experts, hidden_size {}, top_k {}, {}",
-                             problem.num_experts, problem.hidden_size, problem.top_k,
-                             activation_name(problem.activation.kind), config.num_experts,
-                             config.hidden_size, config.router.top_k,
-                             activation_name(config.activation.kind)),
-                 prefix};
-  }
+  FEWBIT_TRY(check_against_config(problem, problem.num_experts, config, prefix));
   const PreparedInfo info = opened.experts.info();
   report_.owned_bytes += info.owned_bytes;
   report_.mapped_bytes += info.mapped_bytes;

@@ -109,6 +109,18 @@ Result<Journal::Content> Journal::read() const {
   }
 }
 
+bool Journal::is_foreign() const {
+  constexpr std::string_view beginning = R"({"format":"fewbit-prepare-journal-)";
+  const auto file = MappedFile::open(path_);
+  if (!file) return false;
+  const auto bytes = (*file)->bytes();
+  std::string text(reinterpret_cast<const char*>(bytes.data()),
+                   std::min(bytes.size(), 2 * beginning.size()));
+  std::erase(text, ' ');
+  const std::size_t known = std::min(text.size(), beginning.size());
+  return text.compare(0, known, beginning.substr(0, known)) != 0;
+}
+
 Result<void> Journal::write(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file_.get(), text.data(), text.size());

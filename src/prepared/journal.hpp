@@ -41,6 +41,8 @@ class Journal {
 
   // Nothing was ever begun.
   bool is_empty() const;
+  // Begins as no journal does, of whatever version and however cut.
+  bool is_foreign() const;
   // Empties it and writes the identity, durably; after an error it is empty.
   Result<void> begin(const JobIdentity& identity);
   // Cuts what was not written in full, then appends behind it.

@@ -106,6 +106,11 @@ class Job {
   // What is done already; a fresh journal otherwise.
   Result<void> begin(Journal& journal, bool complete) {
     done_.assign(plan_.tasks.size(), std::nullopt);
+    if (journal.is_foreign() && !is_unfinished(folder_)) {
+      if (complete) return target_exists();
+      return Error{ErrorCode::invalid_argument,
+                   "is no journal of fewbit's, and its place is needed", journal_path_.string()};
+    }
     Journal::Content content;
     // Nothing is left of what it speaks of.
     const bool alone = !complete && !journal.is_empty() && !is_there(folder_);

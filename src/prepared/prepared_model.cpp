@@ -9,6 +9,7 @@
 #include "checkpoint/system_error.hpp"
 #include "core/quote.hpp"
 #include "fewbit/prepare.hpp"
+#include "prepared/check_folder.hpp"
 #include "prepared/layer_file.hpp"
 #include "prepared/manifest.hpp"
 #include "prepared/prepared_readers.hpp"
@@ -74,6 +75,7 @@ Result<PreparedModel> PreparedModel::open(const fs::path& folder) {
   auto state = std::make_shared<State>();
   state->folder = folder;
   FEWBIT_TRY(state->manifest, read_manifest(folder));
+  FEWBIT_TRY(check_listed(folder, state->manifest));
   for (const PreparedFile& file : state->manifest.files) {
     if (is_read(file)) FEWBIT_TRY(check_file(folder, file));
   }

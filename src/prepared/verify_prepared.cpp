@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fewbit/prepare.hpp"
+#include "prepared/check_folder.hpp"
 #include "prepared/content_hash.hpp"
 #include "prepared/json_difference.hpp"
 #include "prepared/output_manifest.hpp"
@@ -168,6 +169,7 @@ Result<VerifyReport> verify_prepared(const std::filesystem::path& folder, const 
                      fmt::format("content hash is {}, {} says {}", hash, manifest_name, file.hash),
                      (folder / file.name).string()};
       }));
+  FEWBIT_TRY(check_against_config(folder, manifest));
   if (source != nullptr) {
     FEWBIT_TRY(report.experts, compare_source(folder, manifest, *source, tasks, executor));
   }

@@ -142,7 +142,10 @@ class Line {
   Result<std::string> text(const char* what) {
     std::string word;
     if (next(word)) return word;
-    return wrong(std::string("no ") + what);
+    return wrong(
+        fmt::format("no {}, expected NAME hidden intermediate experts top_k activation "
+                    "routing schemes",
+                    what));
   }
   Result<std::int64_t> size(const char* what) {
     FEWBIT_TRY(const std::string word, text(what));

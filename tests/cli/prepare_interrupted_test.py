@@ -117,8 +117,8 @@ class Interrupted(Scratch):
         source = self.writable_model()
         self.leave_unfinished(source)
         journal = self.journal.read_text()
-        for text in (journal, "no journal at all\n"):
-            shutil.rmtree(self.partial, ignore_errors=True)
+        shutil.rmtree(self.partial)
+        for text in (journal, journal[:20]):
             shutil.rmtree(self.out, ignore_errors=True)
             self.journal.write_text(text)
             os.utime(source / "config.json", ns=(1, 2))
@@ -126,6 +126,15 @@ class Interrupted(Scratch):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("begun anew", result.stdout)
             self.assertEqual([p.name for p in self.folder.glob("out*")], ["out"])
+
+    def test_a_file_in_the_journals_place_that_is_none_is_left_alone(self):
+        for text in ("no journal at all\n", "{}\n", "x"):
+            self.journal.write_text(text)
+            for restart in ((), ("--restart",)):
+                self.expect_error("out.partial.journal: is no journal of fewbit's",
+                                  args=("prepare", MODEL, "-o", self.out, *restart))
+                self.assertEqual(self.journal.read_text(), text)
+            self.assertEqual([p.name for p in self.folder.glob("out*")], ["out.partial.journal"])
 
     def test_an_output_inside_the_source_is_no_change_of_it(self):
         source = self.writable_model()

@@ -5,6 +5,7 @@ usage: prepared_damage_test.py FEWBIT MODEL_DIR   (standard library only)
 """
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -72,6 +73,31 @@ class Damaged(Scratch):
         self.expect_error("fewbit_prepared.json", args=("check", self.out))
         self.manifest.write_text(json.dumps(good))
         self.assertEqual(run("check", self.out).returncode, 0)
+
+    def reseal(self, manifest):
+        """The manifest with the hash that fits its fields."""
+        self.manifest.write_text(json.dumps(manifest))
+        fitting = re.search(r'the fields have "(\w{32})"', run("check", self.out).stderr)
+        if fitting:  # else its fields alone are wrong
+            manifest["xxh3_128"] = fitting[1]
+            self.manifest.write_text(json.dumps(manifest))
+
+    def test_a_manifest_with_a_hash_that_fits_is_compared_with_the_folder(self):
+        good = json.loads(self.manifest.read_text())
+        for name in [file["name"] for file in good["files"]]:
+            bad = json.loads(json.dumps(good))
+            bad["files"] = [file for file in bad["files"] if file["name"] != name]
+            self.reseal(bad)
+            for command in (("check", self.out), ("check", self.out, "--headers-only"),
+                            ("eval", self.out, "--text", MODEL / "README.md")):
+                with self.subTest(file=name, command=command[0]):
+                    self.expect_error("not" if name != "model.safetensors" else "none holds", args=command)
+        for field, said in (("top_k", "top_k 3"), ("activation", "gelu")):
+            bad = json.loads(json.dumps(good))
+            problem = bad["layers"][1]["problem"]
+            problem[field] = 3 if field == "top_k" else problem["activation"] | {"kind": "gelu"}
+            self.reseal(bad)
+            self.expect_error("layer 1", said, "top_k 4", "silu", args=("check", self.out))
 
     def test_an_edited_manifest_is_refused_whatever_was_edited(self):
         good = json.loads(self.manifest.read_text())
