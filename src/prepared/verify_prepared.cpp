@@ -169,9 +169,10 @@ Result<VerifyReport> verify_prepared(const std::filesystem::path& folder, const 
                      fmt::format("content hash is {}, {} says {}", hash, manifest_name, file.hash),
                      (folder / file.name).string()};
       }));
-  FEWBIT_TRY(check_against_config(folder, manifest));
   if (source != nullptr) {
     FEWBIT_TRY(report.experts, compare_source(folder, manifest, *source, tasks, executor));
+  } else {
+    FEWBIT_TRY(check_against_config(folder, manifest));
   }
   return report;
 }
