@@ -57,6 +57,7 @@ class Case:
     absent: tuple = ()  # rules that no finding may have
     refused: bool = False  # by convert, whatever the level of the faults
     contradictions: tuple = ()  # found while it was made: where values differ from another source
+    depth: str = "--weights"  # or "--headers-only": how far check reads
     named: str = ""  # the one file of the folder that check is called on, without convert
     lossless_nvfp4: bool = False  # plain weights, to be quantized to NVFP4 before they are decoded
 

@@ -242,6 +242,8 @@ def contradictions():
     yield from both(whole("gptq-label-v2-zeros-v1", Form(), checkpoint_format="gptq_v2"), "zeros-convention")
     yield from both(whole("gptq-asym-zero-wraps", Form(sym=False)), "zeros-wrap")
     yield from both(whole("gptq-desc-act-not-stated", Form(order=True), desc_act=False), "group-index-order")
+    unread = whole("gptq-desc-act-not-read", Form(order=True), desc_act=False)
+    yield Case(unread.name, unread.tensors, unread.config, unread.files, depth="--headers-only", notes=("group-index-unread",), absent=("group-index-order",))
     yield from both(whole("gptq-other-bits", Form(3), scheme="GPTQ INT3", bits=4), "config-bits")
     yield from both(whole("gptq-other-group-size", Form(), group_size=64), "config-group-size")
     for name, odd in [("group-size-text", {"group_size": "32"}), ("group-size-0", {"group_size": 0}), ("group-size-of-minus-2", {"group_size": -2})]:

@@ -145,7 +145,7 @@ def quantized_problems(program, case, folder):
 
 def problems_of(program, case, folder):
     case.write(folder / "checkpoint")
-    code, report = fewbit(program, "check", folder / "checkpoint" / case.named, "--weights", "--json")
+    code, report = fewbit(program, "check", folder / "checkpoint" / case.named, case.depth, "--json")
     problems = [*case.contradictions, *findings_problems(case, code, report), *text_problems(case, report)]
     if case.schemes:
         _, modules = fewbit(program, "inspect", folder / "checkpoint", "--json")
