@@ -24,6 +24,7 @@ struct Kernels {
   IsaLevel level;
   const char* backend;
   Lane16KernelOf* lane16;
+  int lane16_tokens;  // most tokens of a panel of those
   PlainRowsFn* bf16_rows;
   PlainRowsFn* f16_rows;
   PlainRowsFn* f32_rows;

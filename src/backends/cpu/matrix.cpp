@@ -35,6 +35,7 @@ Matrix Matrix::open(const Kernels& kernels, const Scheme& scheme, Dims dims,
     return matrix;
   }
   matrix.packed_kernel_ = kernels.lane16(form->codes);
+  matrix.most_tokens_ = kernels.lane16_tokens;
   if (kernels.tiles != nullptr) matrix.tiles_ = kernels.tiles(form->codes);
   matrix.packed_ = {.codes = bytes_of(bytes.codes),
                     .scales = bytes_of(bytes.scales),

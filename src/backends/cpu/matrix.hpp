@@ -28,6 +28,8 @@ class Matrix {
                      const ConstPackedSpans& bytes, float global_scale);
 
   std::int64_t blocks() const { return blocks_; }
+  // Most tokens of a panel.
+  int most_tokens() const { return most_tokens_; }
   // Rows [16 first, 16 (first + count)) times a panel: y is the panel of those rows.
   void multiply(std::int64_t first, std::int64_t count, const float* x, int tokens, float* y) const;
 
@@ -47,6 +49,7 @@ class Matrix {
   std::int64_t zero_bytes_ = 0;
   std::int64_t row_bytes_ = 0;  // of a plain matrix
   std::int64_t blocks_ = 0;
+  int most_tokens_ = max_panel_tokens;
 };
 
 }  // namespace fewbit::cpu

@@ -199,7 +199,7 @@ class MoePass {
 
 // Passes of each kind of operand.
 void run_moe_panels(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-                    const MoeWorkspace& workspace, Executor& executor);
+                    const MoeWorkspace& workspace, const PanelCut& cut, Executor& executor);
 void run_moe_tiles(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
                    const MoeWorkspace& workspace, const BlockCost& cost, Executor& executor);
 

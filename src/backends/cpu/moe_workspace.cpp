@@ -85,8 +85,10 @@ OperandChoice operand_choice(const Kernels& kernels, const MoeProblem& problem) 
   };
   const bool tiles = problem.activation_dtype == DType::bf16 && on_tiles(problem.gate_up) &&
                      on_tiles(problem.down);
+  const bool packed = form_of(problem.gate_up) && form_of(problem.down);
   return {.many = tiles ? Operand::tiles : Operand::panels,
-          .least_tile_tokens = kernels.least_tile_tokens};
+          .least_tile_tokens = kernels.least_tile_tokens,
+          .panel_tokens = packed ? kernels.lane16_tokens : max_panel_tokens};
 }
 
 Result<std::uint64_t> moe_workspace_bytes(const MoeProblem& problem, Operand operand,

@@ -48,6 +48,9 @@ std::int64_t even_tokens(const MoeProblem& problem, std::int64_t tokens);
 struct OperandChoice {
   Operand many = Operand::panels;      // of least_tile_tokens or more an expert
   std::int64_t least_tile_tokens = 0;  // an expert at even routing; fewer take panels
+  std::int64_t panel_tokens = max_panel_tokens;
+
+  PanelCut panel_cut() const { return {.most = panel_tokens}; }
 
   Operand of(const MoeProblem& problem, std::int64_t tokens) const {
     return even_tokens(problem, tokens) < least_tile_tokens ? Operand::panels : many;

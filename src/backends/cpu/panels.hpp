@@ -27,6 +27,10 @@ struct PanelCut {
     return std::min(tokens, (even + unit - 1) / unit * unit);
   }
 };
+// Rows of 16 results, a token and block of one each, that wait on the stack.
+inline constexpr std::int64_t panel_rows = 8 * max_panel_tokens;
+static_assert(panel_rows >= max_decoded_tokens);
+
 // For tiles: as many tokens of k values as stay in the second-level cache beside the weights.
 constexpr PanelCut tile_cut(std::int64_t k) {
   constexpr std::int64_t operand_bytes = 1 << 20;

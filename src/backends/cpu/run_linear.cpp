@@ -67,8 +67,8 @@ struct PanelPass : Pass {
 
   // Blocks of output features of all tokens; weights of a chunk are reused over the panels.
   void multiply(Range blocks) const {
-    constexpr std::int64_t chunk_blocks = 8;  // whose results wait on the stack
-    alignas(64) float results[chunk_blocks * max_panel_tokens * 16];
+    alignas(64) float results[panel_rows * 16];
+    const std::int64_t chunk_blocks = panel_rows / cut.most;
     for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
       const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
       for (std::int64_t p = 0; p < panel_count(); ++p) {
@@ -159,7 +159,7 @@ Result<void> Linear::run(const LinearArgs& args, Executor& executor) const {
         .problem = problem_,
         .matrix = matrix_,
         .order = order_.empty() ? nullptr : order_.data(),
-        .cut = tiles ? tile_cut(problem_.k) : PanelCut(),
+        .cut = tiles ? tile_cut(problem_.k) : PanelCut{.most = matrix_.most_tokens()},
         .tokens = count,
         .x = reinterpret_cast<const std::uint8_t*>(args.x.bytes.data()) + first * x_row,
         .y = reinterpret_cast<std::uint8_t*>(args.y.data()) + first * y_row,

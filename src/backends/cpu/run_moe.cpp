@@ -34,7 +34,7 @@ Result<void> Moe::run(const MoeArgs& args, Executor& executor) const {
     const Operand operand = operand_.of(problem_, part.tokens);
     const MoeWorkspace workspace = moe_workspace(problem_, operand, part.tokens, args.workspace);
     if (operand == Operand::panels) {
-      run_moe_panels(problem_, experts_, part, workspace, executor);
+      run_moe_panels(problem_, experts_, part, workspace, operand_.panel_cut(), executor);
     } else if constexpr (has_tiles) {
       run_moe_tiles(problem_, experts_, part, workspace, tile_cost_, executor);
     }

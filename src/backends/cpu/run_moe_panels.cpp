@@ -5,19 +5,17 @@
 namespace fewbit::cpu {
 namespace {
 
-// Blocks of 16 rows of gate and up whose sums wait on the stack for the activation.
-constexpr std::int64_t chunk_blocks = 8;
-
 class PanelPass : MoePass {
  public:
   PanelPass(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-            const MoeWorkspace& workspace)
+            const MoeWorkspace& workspace, const PanelCut& cut)
       : MoePass(problem, experts, args, workspace),
+        cut_(cut),
         hidden_row_(blocks_of(problem.hidden_size) * 16),
         activated_row_(blocks_of(problem.intermediate_size) * 16) {}
 
   void run(Executor& executor) {
-    sort(PanelCut());
+    sort(cut_);
     split(executor, kept_ * problem_.hidden_size, [this](int i, int n) { gather(i, n); });
     Rest fc1_rest;
     split(executor, serial_elements, [&](int i, int n) {
@@ -60,8 +58,10 @@ class PanelPass : MoePass {
 
   // Rows of gate and up times all tokens of the expert; weights of a chunk are reused over panels.
   void fc1(std::size_t e, Range blocks) const {
-    alignas(64) float gate[chunk_blocks * max_panel_tokens * 16];
-    alignas(64) float up[chunk_blocks * max_panel_tokens * 16];
+    // Sums that wait for the activation.
+    alignas(64) float gate[panel_rows * 16];
+    alignas(64) float up[panel_rows * 16];
+    const std::int64_t chunk_blocks = panel_rows / cut_.most;
     const Expert& expert = experts_[e];
     for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
       const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
@@ -101,7 +101,8 @@ class PanelPass : MoePass {
 
   // Rows of down times all tokens of the expert, into the memory of the hidden panels.
   void fc2(std::size_t e, Range blocks) const {
-    const std::int64_t step = panels_of(e).size() == 1 ? blocks.end - blocks.begin : chunk_blocks;
+    const std::int64_t step =
+        panels_of(e).size() == 1 ? blocks.end - blocks.begin : panel_rows / cut_.most;
     for (std::int64_t b = blocks.begin; b < blocks.end; b += step) {
       const std::int64_t count = std::min(step, blocks.end - b);
       for (const Panel& panel : panels_of(e)) {
@@ -134,6 +135,7 @@ class PanelPass : MoePass {
     return rows.data() + panel.first * row;
   }
 
+  PanelCut cut_;
   std::int64_t hidden_row_;
   std::int64_t activated_row_;
 };
@@ -141,8 +143,8 @@ class PanelPass : MoePass {
 }  // namespace
 
 void run_moe_panels(const MoeProblem& problem, std::span<const Expert> experts, const MoeArgs& args,
-                    const MoeWorkspace& workspace, Executor& executor) {
-  PanelPass(problem, experts, args, workspace).run(executor);
+                    const MoeWorkspace& workspace, const PanelCut& cut, Executor& executor) {
+  PanelPass(problem, experts, args, workspace, cut).run(executor);
 }
 
 }  // namespace fewbit::cpu

@@ -56,8 +56,8 @@ std::string variant(const Kernels& kernels, const MoeProblem& problem, std::int6
                        counted(std::min(each, cut.most), "token"), cut.panels(each));
   }
   return fmt::format("panels of {} at even routing, {} a weight pass{}",
-                     counted(std::min<std::int64_t>(each, max_panel_tokens), "token"),
-                     PanelCut().panels(each),
+                     counted(std::min(each, operand.panel_tokens), "token"),
+                     operand.panel_cut().panels(each),
                      operand.many == Operand::tiles ? ", without tiles" : "");
 }
 

@@ -62,7 +62,8 @@ struct Lane16Blocks {
 };
 
 // x is a panel of k and y one of 16 blocks features (panel.hpp), aligned to 64 bytes;
-// 1 <= tokens <= max_panel_tokens. Reads and writes exactly that, prefetches beyond.
+// 1 <= tokens <= max_panel_tokens, or max_decoded_tokens at other levels than AVX-512. Reads and
+// writes exactly that, prefetches beyond.
 using Lane16Fn = void(const Lane16Blocks& weight, const float* x, int tokens, float* y);
 // The kernel for codes at a level.
 using Lane16KernelOf = Lane16Fn*(Lane16Codes codes);

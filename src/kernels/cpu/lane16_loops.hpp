@@ -327,6 +327,7 @@ void run_decoded(const Lane16Blocks& weight, std::int64_t block, const float* x,
   Decoded decoded;
   const BlockPlace at = block_place<K>(weight, block);
   for (int t = 0; t < tokens; ++t) L::store(y + t * 16, L::zero());
+  const int parts = (tokens + L::block_tokens - 1) / L::block_tokens;  // of as equal a size
   const std::int64_t all_cells = weight.k / 16;
   const std::int64_t group_cells = cells_of_group<K>(weight);
   for (std::int64_t cell = 0; cell < all_cells;) {
@@ -341,10 +342,11 @@ void run_decoded(const Lane16Blocks& weight, std::int64_t block, const float* x,
       decoded.chains = static_cast<int>(left / cells < most ? left / cells : most);
     }
     decode<L, K>(weight, at, cell, decoded);
-    int t = 0;
-    for (; t + L::block_tokens <= tokens; t += L::block_tokens)
-      by_tokens[L::block_tokens - 1](decoded, x + t * 16, tokens, y + t * 16);
-    if (t < tokens) by_tokens[tokens - t - 1](decoded, x + t * 16, tokens, y + t * 16);
+    for (int t = 0, i = 1; t < tokens; ++i) {
+      const int end = tokens * i / parts;
+      by_tokens[end - t - 1](decoded, x + t * 16, tokens, y + t * 16);
+      t = end;
+    }
     cell += std::int64_t{decoded.chains} * decoded.cells;
     x += std::int64_t{decoded.chains} * decoded.cells * tokens * 16;
   }

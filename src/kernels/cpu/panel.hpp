@@ -11,6 +11,8 @@
 namespace fewbit {
 
 inline constexpr int max_panel_tokens = 24;
+// Of the kernels that decode weights once for all tokens of a panel (kernel_table.hpp says which).
+inline constexpr int max_decoded_tokens = 96;
 
 // One token of n values, of any alignment, into its place of a panel (panel points at element
 // (0, t)); returns the largest |x|, NaN left out.
