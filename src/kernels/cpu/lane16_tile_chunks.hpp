@@ -6,8 +6,10 @@
 #define FEWBIT_INLINE static inline __attribute__((always_inline))
 #define FEWBIT_MEMBER inline __attribute__((always_inline))
 
-// Tiles of weights that stand in the first-level cache at a time, of each block.
-constexpr int chunk_tiles = 16;
+// Tiles of weights that stand in the first-level cache at a time, of each block. With 16, tokens
+// that come from the second-level cache push them out: 0.62 of the unit's rate against 0.70 to 0.75
+// (a Xeon of the fifth generation, no filling).
+constexpr int chunk_tiles = 8;
 
 // Codes that are multiplied before their sum is scaled: those of a group or of a part of it, or of
 // a chunk, of all whose sum goes on.
@@ -128,7 +130,8 @@ struct Filler {
   FEWBIT_MEMBER void to(int end) {
     while (slot < end && slot < chunk->tiles) {
       const Span& of = chunk->spans[span];
-      fill_tile(fill, of.first_tile() + in_span, of, ahead, lines[slot]);
+      const Fill here = fill;  // whose tables no store can change
+      fill_tile(here, of.first_tile() + in_span, of, ahead, lines[slot]);
       ++slot;
       if (++in_span < of.tiles()) continue;
       in_span = 0;
