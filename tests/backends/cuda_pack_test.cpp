@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backends/packed_cells.hpp"
-#include "checkpoint/gguf_types.hpp"
+#include "canonical/random_gguf_blocks.hpp"
 #include "kernels/cuda/nf3_table.hpp"
 
 namespace fewbit::cuda {
@@ -183,41 +183,22 @@ TEST(CudaPack, EveryWeightIsTheCanonicalOne) {
   }
 }
 
-// Random blocks [n, k]; scales are numbers, of MXFP4 from 2^-27 to 2^13.
-QuantizedTensor random_blocks(const char* name, std::int64_t n, std::int64_t k,
-                              std::mt19937& random) {
-  const GgufType& type = *find_gguf_type(name);
-  const std::string_view of = name;
-  QuantizedTensor tensor;
-  tensor.n = n;
-  tensor.k = k;
-  tensor.scheme.producer = Producer::gguf;
-  tensor.scheme.packing = Packing::ggml;
-  tensor.scheme.ggml_type = type.id;
-  const std::int64_t blocks = n * k / type.elements;
-  tensor.codes = random_bytes(DType::u8, {n, blocks / n * type.bytes}, random);
-  auto* bytes = const_cast<std::byte*>(tensor.codes.view.bytes.data());
-  for (std::int64_t b = 0; b < blocks; ++b, bytes += type.bytes) {
-    if (of == "TQ2_0") bytes[65] &= std::byte{0xBB};  // f16, finite
-    if (of.ends_with("Q2_0") || of == "Q4_0" || of == "Q8_0") bytes[1] &= std::byte{0xBB};
-    if (of == "MXFP4") bytes[0] = static_cast<std::byte>(100 + random() % 40);
-    for (int i = 0; of == "NVFP4" && i < 4; ++i) {
-      if (bytes[i] == std::byte{0xFF}) bytes[i] = std::byte{0x7F};
-    }
-  }
-  if (of == "NVFP4") tensor.global_scale = 0.25F;  // exact before or after the block's scale
-  return tensor;
-}
-
 // As stored, without a detour over a scheme of their own.
 TEST(CudaPack, EveryWeightOfGgufBlocksIsTheDecodedOne) {
   for (const char* name : {"Q4_0", "Q8_0", "MXFP4", "NVFP4", "Q2_0", "PQ2_0", "TQ2_0"}) {
     SCOPED_TRACE(name);
     std::mt19937 random(11);
+    const auto blocks = [&](std::int64_t n, std::int64_t k) {
+      // Cells have no 2^-127.
+      QuantizedTensor tensor = random_gguf_blocks(name, n, k, random, {.least = 1});
+      // Exact before or after the block's scale.
+      if (tensor.scheme.ggml_type == find_gguf_type("NVFP4")->id) tensor.global_scale = 0.25F;
+      return tensor;
+    };
     ExpertWeights expert;
-    expert.gate = random_blocks(name, 256, 768, random);
-    expert.up = random_blocks(name, 256, 768, random);
-    expert.down = random_blocks(name, 768, 256, random);
+    expert.gate = blocks(256, 768);
+    expert.up = blocks(256, 768);
+    expert.down = blocks(768, 256);
     const MoeProblem problem = problem_of(expert);
     ASSERT_TRUE(moe_refusals(problem, describe_device("sm_90").value()).empty());
     const Result<Packed> packed = pack_one(problem, expert);

@@ -7,36 +7,14 @@
 #include <random>
 #include <vector>
 
-#include "checkpoint/gguf_types.hpp"
+#include "canonical/random_gguf_blocks.hpp"
 
 namespace fewbit {
 namespace {
 
-// Random blocks; scales that are no numbers, or 480, are left out.
 QuantizedTensor random_blocks(std::string_view name, std::int64_t n, std::int64_t k) {
-  const GgufType& type = *find_gguf_type(name);
-  QuantizedTensor tensor;
-  tensor.n = n;
-  tensor.k = k;
-  tensor.scheme.producer = Producer::gguf;
-  tensor.scheme.packing = Packing::ggml;
-  tensor.scheme.ggml_type = type.id;
-  const std::int64_t blocks = n * k / type.elements;
-  OwnedTensor codes = *allocate_tensor(DType::u8, {n, blocks / n * type.bytes});
   std::mt19937 random(5);
-  for (std::byte& byte : codes.bytes) byte = static_cast<std::byte>(random());
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    std::byte* block = codes.bytes.data() + b * type.bytes;
-    if (name == "TQ2_0") block[65] &= std::byte{0xBB};  // f16, finite
-    if (name.ends_with("Q2_0") || name == "Q4_0" || name == "Q8_0") block[1] &= std::byte{0xBB};
-    if (name == "MXFP4") block[0] = static_cast<std::byte>(random() % 255);
-    for (int i = 0; name == "NVFP4" && i < 4; ++i) {
-      if (block[i] == std::byte{0xFF}) block[i] = std::byte{0x7F};
-    }
-  }
-  tensor.codes = codes.tensor;
-  tensor.codes.view.shape = {n, blocks / n * type.bytes};
-  return tensor;
+  return random_gguf_blocks(name, n, k, random);
 }
 
 std::vector<float> values(const QuantizedTensor& tensor) {

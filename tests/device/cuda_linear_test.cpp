@@ -5,6 +5,7 @@
 
 #include "backends/cuda_moe/cuda_moe.hpp"
 #include "backends/cuda_moe/grouped_plan.hpp"
+#include "canonical/random_gguf_blocks.hpp"
 #include "core/convert.hpp"
 #include "device/canonical_layer.hpp"
 #include "device/card_test.hpp"
@@ -185,6 +186,39 @@ TEST_F(CudaLinearTest, ActOrder) {
       ASSERT_OK(y);
       expect_exact(c, dense, *y, tokens, tokens > 300 ? 97 : 1);
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// GGUF blocks as a file has them, against what they decode to.
+TEST_F(CudaLinearTest, GgufBlocks) {
+  for (const char* name : {"Q4_0", "Q8_0", "MXFP4", "NVFP4", "Q2_0", "PQ2_0", "TQ2_0"}) {
+    std::mt19937 random(31);
+    const Dims size{.n = 320, .k = 768};
+    Dense dense = dense_of({nvfp4_cells, size}, 2000, 7);
+    dense.weight = random_gguf_blocks(name, size.n, size.k, random, {.least = 110, .most = 130});
+    std::vector<float> weights(static_cast<std::size_t>(size.n * size.k));
+    ASSERT_OK(dequantize_rows(dense.weight, 0, weights));
+    const Result<LinearLayer> linear = prepare({nvfp4_cells, size, DType::f32}, dense, 2000);
+    ASSERT_OK(linear);
+    for (const std::int64_t tokens : {1, 20, 2000}) {
+      SCOPED_TRACE(testing::Message() << name << " tokens " << tokens);
+      const auto y = run(*linear, dense, tokens);
+      ASSERT_OK(y);
+      for (std::int64_t i = 0; i < tokens * size.n; i += 37) {
+        const auto row = static_cast<std::size_t>(i % size.n * size.k);
+        const auto token = static_cast<std::size_t>(i / size.n * size.k);
+        double sum = 0;
+        double sizes = 0;
+        for (std::size_t k = 0; k < static_cast<std::size_t>(size.k); ++k) {
+          const double product = double{weights[row + k]} * double{bf16_to_f32(dense.x[token + k])};
+          sum += product;
+          sizes += std::abs(product);
+        }
+        const double got = (*y)[static_cast<std::size_t>(i)];
+        const double bound = std::ldexp(static_cast<double>(size.k), -24) * sizes + 0x1p-25;
+        ASSERT_LE(std::abs(got - sum), bound + 0x1p-24 * std::abs(sum)) << "result " << i;
+      }
     }
   }
 }
