@@ -84,7 +84,7 @@ inline const std::vector<Case> cases = {
 inline std::vector<Case> f16_cases() {
   std::vector<Case> made;
   for (Case c : cases) {
-    if (!c.format.takes_f16()) continue;
+    if (!takes_f16(c.format.kind)) continue;
     c.x_type = ActivationType::f16;
     made.push_back(c);
   }

@@ -20,7 +20,7 @@ std::vector<Refusal> moe_refusals(const MoeProblem& problem, const DeviceInfo& d
 CellFormat format_of(const MoeProblem& problem);
 bool has_row_scales(const MoeProblem& problem);
 MoeF4Rule rule_of(const MoeProblem& problem);
-// What the kernels take: bf16, and f16 where scales are multiplied into sums.
+// What the kernels take: bf16, and f16 where takes_f16().
 void check_activations(DType dtype, const std::optional<CellFormat>& format,
                        std::vector<Refusal>& refusals);
 ActivationType activation_type(DType dtype);

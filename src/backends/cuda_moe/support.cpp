@@ -110,7 +110,7 @@ bool has_row_scales(const MoeProblem& problem) {
 
 void check_activations(DType dtype, const std::optional<CellFormat>& format,
                        std::vector<Refusal>& refusals) {
-  const bool half = format && format->takes_f16();
+  const bool half = format && takes_f16(format->kind);
   if (dtype == DType::bf16 || (half && dtype == DType::f16)) return;
   refusals.push_back({Reason::dtype, half ? "activations in bf16 or f16" : "activations in bf16",
                       std::string(dtype_name(dtype))});

@@ -6,8 +6,8 @@
 // f16 1024 + code); taking away 128 + zero point leaves an exact integer. So do the lower seven
 // bits of a code of int8, less 128 or, where its sign is set, 256; its zero point is taken away by
 // itself. Ternary codes are as those of int4. Magnitudes of NF3 are taken from a table in
-// registers, as two numbers that are multiplied one after the other (nf3_table.hpp; bf16 only).
-// Sums of such products are multiplied by the scale in f32, once for the cells that share it.
+// registers, as two numbers that are multiplied one after the other (nf3_table.hpp). Sums of such
+// products are multiplied by the scale in f32, once for the cells that share it.
 #pragma once
 
 #include "kernels/cuda/f4_cell.cuh"
@@ -198,6 +198,7 @@ struct IntCells {
   // Bytes of four magnitudes become the bytes of the table that the bf16 of two pairs are.
   static __device__ __forceinline__ void dequantize3(const uint2& magnitudes, std::uint32_t signs,
                                                      int term, std::uint32_t (&a)[2][2][4]) {
+    static_assert(std::is_same_v<Element, Bf16>);
     const std::uint32_t first = term == 0 ? Nf3Table::high01 : Nf3Table::low01;
     const std::uint32_t second = term == 0 ? Nf3Table::high23 : Nf3Table::low23;
 #pragma unroll

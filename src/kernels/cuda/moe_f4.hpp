@@ -61,8 +61,6 @@ struct CellFormat {
     }
   }
   constexpr bool scaled_sums() const { return cuda::scaled_sums(kind); }
-  // e2m1 with its scales has a larger range than f16, and NF3's table is of bf16.
-  constexpr bool takes_f16() const { return scaled_sums() && kind != CellKind::nf3; }
   constexpr int most_token_tiles() const { return scaled_sums() ? 2 : 4; }
 };
 inline constexpr CellFormat nvfp4_cells{.kind = CellKind::nvfp4};
@@ -80,8 +78,10 @@ struct MoeF4Rule {
   bool router_weight_on_input = false;
 };
 
-// Of x, and of the activated rows between the products; f16 where CellFormat::takes_f16().
+// Of x, and of the activated rows between the products.
 enum class ActivationType { bf16, f16 };
+// f16 holds what codes mean, and their scales are not in it; the table of NF3 is one of bf16.
+constexpr bool takes_f16(CellKind kind) { return scaled_sums(kind) && kind != CellKind::nf3; }
 
 // What results are rounded to.
 enum class OutType { bf16, f16, f32 };

@@ -6,6 +6,8 @@ namespace fewbit::cuda {
 cudaError_t launch_both_products_f16(const GroupedPlan& plan, const MoeF4Args& args, void* scratch,
                                      cudaStream_t stream) {
   switch (args.format.kind) {
+    case CellKind::ternary:
+      return launch_both_products<IntCells<2, F16>>(plan, args, scratch, stream);
     case CellKind::int4:
       return launch_both_products<IntCells<4, F16>>(plan, args, scratch, stream);
     case CellKind::int8:
@@ -14,8 +16,6 @@ cudaError_t launch_both_products_f16(const GroupedPlan& plan, const MoeF4Args& a
       return launch_both_products<F8Cells<false, F16>>(plan, args, scratch, stream);
     case CellKind::mxfp8:
       return launch_both_products<F8Cells<true, F16>>(plan, args, scratch, stream);
-    case CellKind::ternary:
-      return launch_both_products<IntCells<2, F16>>(plan, args, scratch, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -5,6 +5,8 @@ namespace fewbit::cuda {
 
 cudaError_t launch_stream_f16(const StreamPlan& plan, const MoeF4Args& args, cudaStream_t stream) {
   switch (args.format.kind) {
+    case CellKind::ternary:
+      return launch_stream<IntCells<2, F16>>(plan, args, stream);
     case CellKind::int4:
       return launch_stream<IntCells<4, F16>>(plan, args, stream);
     case CellKind::int8:
@@ -13,8 +15,6 @@ cudaError_t launch_stream_f16(const StreamPlan& plan, const MoeF4Args& args, cud
       return launch_stream<F8Cells<false, F16>>(plan, args, stream);
     case CellKind::mxfp8:
       return launch_stream<F8Cells<true, F16>>(plan, args, stream);
-    case CellKind::ternary:
-      return launch_stream<IntCells<2, F16>>(plan, args, stream);
     default:
       return cudaErrorInvalidValue;
   }
