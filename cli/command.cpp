@@ -110,8 +110,14 @@ static void print_error_json(const Json& body) {
   print_json(out);
 }
 
+// An error is as long as what it names.
+static void write_error(const Error& error) {
+  const std::string text = "error: " + printable_message(error.message()) + "\n";
+  write_err(wrapped_page(text, error_columns()));
+}
+
 void print_error(const Error& error, bool json) {
-  write_err("error: " + printable_message(error.message()) + "\n");
+  write_error(error);
   if (json) print_error_json(error_body(error_code_name(error.code), error.what, error.where));
 }
 
@@ -120,7 +126,7 @@ void print_usage_error(std::string_view what, bool json) {
 }
 
 int usage_error(const Error& error, bool json) {
-  write_err("error: " + printable_message(error.message()) + "\n");
+  write_error(error);
   print_usage_error(error.message(), json);
   return exit_usage;
 }

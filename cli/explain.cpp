@@ -16,6 +16,7 @@
 #include "select/activation_default.hpp"
 #include "select/layer_problem.hpp"
 #include "select/select.hpp"
+#include "terminal.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -152,7 +153,7 @@ Result<int> run_explain(const Options& options) {
   if (refused == nullptr) return exit_fine;
   const LayerDecision& decision = refused->decision;
   const bool convertible = !options.path.empty() && plain_would_run(decision.share, answer.device);
-  print_err("{}", Lines{way_out(decision, convertible)});
+  print_err("{}", Lines{wrapped_page(way_out(decision, convertible), error_columns())});
   return is_usage_error(*decision.refused) ? exit_usage : exit_failure;
 }
 

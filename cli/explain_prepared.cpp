@@ -10,6 +10,7 @@
 #include "prepared/manifest.hpp"
 #include "prepared/prepared_readers.hpp"
 #include "prepared_page.hpp"
+#include "terminal.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -93,7 +94,8 @@ Result<int> explain_prepared(const PreparedQuestion& question) {
   }
   std::fflush(stdout);
   if (!readers.error) return exit_fine;
-  print_err("error: {}\n", readers.error->message());
+  const std::string text = "error: " + printable_message(readers.error->message()) + "\n";
+  print_err("{}", Lines{wrapped_page(text, error_columns())});
   return is_usage_error(*readers.error) ? exit_usage : exit_failure;
 }
 

@@ -59,17 +59,20 @@ void add_wrapped(std::string_view line, std::size_t columns, std::string& out) {
 
 }  // namespace
 
-int output_columns() {
-  if (isatty(STDOUT_FILENO) != 1) return 0;
+static int columns_of(int descriptor) {
+  if (isatty(descriptor) != 1) return 0;
   int columns = 0;
   if (const char* set = std::getenv("COLUMNS"); set != nullptr) {  // NOLINT(concurrency-mt-unsafe)
     const std::string_view text = set;
     std::from_chars(text.data(), text.data() + text.size(), columns);
   }
   winsize size{};
-  if (columns <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  if (columns <= 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
   return columns <= 0 ? 0 : std::max(columns, narrowest);
 }
+
+int output_columns() { return columns_of(STDOUT_FILENO); }
+int error_columns() { return columns_of(STDERR_FILENO); }
 
 std::string wrapped_page(std::string_view text, int columns) {
   if (columns <= 0) return std::string(text);

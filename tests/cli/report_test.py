@@ -270,6 +270,20 @@ class Reports(unittest.TestCase):
         os.close(main)
         self.assertEqual(run("check", MODEL, env={"COLUMNS": "40"}).stdout, whole)  # no terminal
 
+    def test_long_errors_fit_a_terminal_too(self):
+        args = ("explain", MODEL, "--backend", "cuda_moe")
+        whole = run(*args).stderr
+        self.assertGreater(len(whole), 90)
+        main, other = pty.openpty()
+        process = subprocess.Popen([FEWBIT, *map(str, args)], stdout=subprocess.DEVNULL, stderr=other,
+                                   env={**os.environ, "COLUMNS": "70"})
+        self.assertEqual(process.wait(timeout=60), 1)
+        lines = os.read(main, 1 << 16).decode().replace("\r", "").splitlines()
+        os.close(other)
+        os.close(main)
+        self.assertLessEqual(max(map(len, lines)), 70)
+        self.assertEqual(" ".join(lines).split(), whole.split())
+
     def test_experts_are_listed_by_their_numbers(self):
         names = [m["name"] for m in run_json(self, "inspect", MODEL)]
         experts = [n.split(".")[5] for n in names if n.startswith("model.layers.0.mlp.experts.")]
