@@ -30,6 +30,10 @@ struct PanelCut {
 // Rows of 16 results, a token and block of one each, that wait on the stack.
 inline constexpr std::int64_t panel_rows = 8 * max_panel_tokens;
 static_assert(panel_rows >= max_decoded_tokens);
+// Blocks of a panel with so many tokens that these hold.
+constexpr std::int64_t waiting_blocks(std::int64_t tokens) {
+  return std::min<std::int64_t>(8, panel_rows / tokens);
+}
 
 // For tiles: as many tokens of k values as stay in the second-level cache beside the weights.
 constexpr PanelCut tile_cut(std::int64_t k) {

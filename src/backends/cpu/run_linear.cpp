@@ -68,7 +68,7 @@ struct PanelPass : Pass {
   // Blocks of output features of all tokens; weights of a chunk are reused over the panels.
   void multiply(Range blocks) const {
     alignas(64) float results[panel_rows * 16];
-    const std::int64_t chunk_blocks = panel_rows / cut.most;
+    const std::int64_t chunk_blocks = waiting_blocks(std::min(tokens, cut.most));
     for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
       const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
       for (std::int64_t p = 0; p < panel_count(); ++p) {

@@ -56,12 +56,16 @@ class PanelPass : MoePass {
     }
   }
 
+  std::int64_t chunk_of(std::size_t e) const {
+    return waiting_blocks(std::min<std::int64_t>(ws_.counts[e], cut_.most));
+  }
+
   // Rows of gate and up times all tokens of the expert; weights of a chunk are reused over panels.
   void fc1(std::size_t e, Range blocks) const {
     // Sums that wait for the activation.
     alignas(64) float gate[panel_rows * 16];
     alignas(64) float up[panel_rows * 16];
-    const std::int64_t chunk_blocks = panel_rows / cut_.most;
+    const std::int64_t chunk_blocks = chunk_of(e);
     const Expert& expert = experts_[e];
     for (std::int64_t b = blocks.begin; b < blocks.end; b += chunk_blocks) {
       const std::int64_t count = std::min(chunk_blocks, blocks.end - b);
@@ -101,8 +105,7 @@ class PanelPass : MoePass {
 
   // Rows of down times all tokens of the expert, into the memory of the hidden panels.
   void fc2(std::size_t e, Range blocks) const {
-    const std::int64_t step =
-        panels_of(e).size() == 1 ? blocks.end - blocks.begin : panel_rows / cut_.most;
+    const std::int64_t step = panels_of(e).size() == 1 ? blocks.end - blocks.begin : chunk_of(e);
     for (std::int64_t b = blocks.begin; b < blocks.end; b += step) {
       const std::int64_t count = std::min(step, blocks.end - b);
       for (const Panel& panel : panels_of(e)) {
