@@ -64,8 +64,8 @@ struct ZeroInt4Cell : NibbleCell<L> {
     return L::uint4_minus(cell.half[i / 8], i % 8, zero);
   }
   FEWBIT_INLINE typename L::Floats zero(const BlockPlace& at, std::int64_t g, bool offset) {
-    const auto stored = L::int8(at.zeros + g * 16, 0);
-    return offset ? stored : L::sub(stored, L::same(-8.0F));
+    const auto stored = L::int8(at.zeros + g * 16, offset ? 0x80 : 0);
+    return L::sub(stored, L::same(offset ? -128.0F : -8.0F));
   }
 };
 template <class L>

@@ -35,7 +35,6 @@ template <class L>
 struct Steps {
   using X = float;
   static constexpr int in_cell = 16;
-  static constexpr int chains(int tokens, int /*cells*/) { return L::direct_chains(tokens); }
   // Of the first token at a cell; the others follow every 16 X.
   template <int TOKENS>
   FEWBIT_INLINE const X* at(const X* x, std::int64_t cell) {
@@ -50,7 +49,6 @@ requires requires { typename L::Pair; }
 struct Steps<L> {
   using X = typename L::Pair;
   static constexpr int in_cell = 8;
-  static constexpr int chains(int tokens, int cells) { return L::direct_chains(tokens, cells); }
   template <int TOKENS>
   FEWBIT_INLINE const X* at(const X* x, std::int64_t cell) {
     return x + cell / 2 * TOKENS * 16 + cell % 2 * 8;
@@ -173,8 +171,8 @@ FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, 
   }
   prefetch_groups<K>(at, group[0] + place.ahead, place.group + place.ahead);
   const std::uint8_t* ahead = at.codes + place.first * K::Cell::bytes + L::prefetch_bytes;
-  // Short chains leave their cells no time to be fetched one by one.
-  constexpr bool at_once = CELLS == 1 || CELLS == 2;
+  // Chains of 16 steps and less leave their cells no time to be fetched one by one.
+  constexpr bool at_once = CELLS != 0 && CELLS * Step::in_cell <= 16;
   if (at_once) prefetch_codes(ahead, CHAINS * CELLS * K::Cell::bytes);
   for (std::int64_t i_cell = 0; i_cell < cells; ++i_cell) {
     // In the order of memory, in which it is read fastest.
@@ -211,9 +209,20 @@ FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, 
   place.first += CHAINS * cells;
 }
 
+// Chains of CELLS cells side by side: as many as the level wants, of cells in 16 registers and in
+// memory of 4 KiB at most, half of how far ahead it is fetched.
+template <class L, class K, int CELLS>
+constexpr int side_by_side(int tokens) {
+  int chains = L::direct_chains(tokens);
+  while (chains > 1 && (chains * sizeof(typename K::Cell) > 16 * sizeof(typename L::Words) ||
+                        chains * CELLS * K::Cell::bytes > 4096))
+    chains /= 2;
+  return chains;
+}
+
 // As many chains side by side as fit into the block, where groups are of whole chains; then half as
 // many, and so on.
-template <class L, class K, int TOKENS, int CELLS, int CHAINS = Steps<L>::chains(TOKENS, CELLS)>
+template <class L, class K, int TOKENS, int CELLS, int CHAINS = side_by_side<L, K, CELLS>(TOKENS)>
 FEWBIT_INLINE void run_steps(const Lane16Blocks& weight, const BlockPlace& at, ChainPlace& place,
                              const typename Steps<L>::X* x, typename L::Floats (&total)[TOKENS],
                              typename L::NanRows& nan) {

@@ -11,11 +11,8 @@
 struct Avx512Dots : Avx512 {
   using Pair = std::uint32_t;
   static constexpr int prefetch_bytes = 8192;
-  // As many dot products as run while one is waited for, eleven, need registers for their codes;
-  // eight longer chains of one token were read no faster than four.
-  static constexpr int direct_chains(int tokens, int cells = chain_cells) {
-    if (tokens == 1 && cells == 2) return 8;
-    return tokens <= 4 ? 4 : tokens <= 8 ? 2 : 1;
+  static constexpr int direct_chains(int tokens) {
+    return tokens == 1 ? 8 : tokens <= 4 ? 4 : tokens <= 8 ? 2 : 1;
   }
   FEWBIT_INLINE Floats dot(Floats sum, Words w, Pair x) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w),
@@ -29,8 +26,8 @@ struct NibblePairs : CellBase<Avx512, 128> {
   FEWBIT_INLINE void load(NibblePairs& cell, const std::uint8_t* block, std::int64_t index,
                           bool offset) {
     const std::uint8_t* codes = block + index * 128;
-    cell.half[0] = _mm512_load_si512(codes);
-    cell.half[1] = _mm512_load_si512(codes + 64);
+    cell.half[0] = Avx512::load_words(codes);
+    cell.half[1] = Avx512::load_words(codes + 64);
     if constexpr (integers) {
       const __m512i flip = Avx512::same_words(offset ? 0x88888888U : 0U);
       cell.half[0] = _mm512_xor_si512(cell.half[0], flip);
@@ -53,7 +50,7 @@ struct ZeroNibblePairs : CellBase<Avx512, 128> {
     const __m512i mask = Avx512::same_words(0x0f0f0f0fU);
 #pragma GCC unroll 2
     for (int q = 0; q < 2; ++q) {
-      const __m512i words = _mm512_load_si512(block + index * 128 + q * 64);
+      const __m512i words = Avx512::load_words(block + index * 128 + q * 64);
       cell.even[q] = _mm512_ternarylogic_epi32(words, flip, mask, 0x28);  // (words ^ flip) & mask
       cell.odd[q] = _mm512_ternarylogic_epi32(_mm512_srli_epi16(words, 4), flip, mask, 0x28);
     }
