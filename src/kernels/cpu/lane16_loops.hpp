@@ -213,9 +213,10 @@ FEWBIT_INLINE void run_chains(const Lane16Blocks& weight, const BlockPlace& at, 
 // memory of 4 KiB at most, half of how far ahead it is fetched.
 template <class L, class K, int CELLS>
 constexpr int side_by_side(int tokens) {
+  constexpr std::int64_t cell_bytes = sizeof(typename K::Cell);
+  constexpr std::int64_t most_bytes = 16 * sizeof(typename L::Words);
   int chains = L::direct_chains(tokens);
-  while (chains > 1 && (chains * sizeof(typename K::Cell) > 16 * sizeof(typename L::Words) ||
-                        chains * CELLS * K::Cell::bytes > 4096))
+  while (chains > 1 && (chains * cell_bytes > most_bytes || chains * CELLS * K::Cell::bytes > 4096))
     chains /= 2;
   return chains;
 }
