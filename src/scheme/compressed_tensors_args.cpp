@@ -191,11 +191,12 @@ void check_rest(const Json& args, const std::string& where, OddValues& odd) {
 
 void check_keys(const Json& args, const std::string& where, OddValues& odd) {
   const Json::Object* members = args.as_object();
-  if (members == nullptr || !odd.unknown_keys) return;
+  if (members == nullptr) return;
   for (const auto& [key, value] : *members) {
     const auto end = std::end(known_keys);
     if (std::find(std::begin(known_keys), end, key) == end) {
       odd.note(where, key, value, "a key of quantization arguments");
+      if (!odd.unknown_keys) odd.findings.back().level = Level::info;
     }
   }
 }

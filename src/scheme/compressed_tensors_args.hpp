@@ -8,7 +8,7 @@ namespace fewbit {
 
 // What is odd in a block, by the rule config-value.
 struct OddValues {
-  bool unknown_keys = true;  // keys that fewbit doesn't know are odd
+  bool unknown_keys = true;  // keys that fewbit doesn't know are odd; else level info
   std::vector<Finding> findings = {};
 
   void note(const std::string& where, std::string_view key, const Json& value,

@@ -63,7 +63,12 @@ CtGroupWithTargets read_settings(const Json& value, const std::string& where, Od
   out.group.weights = args_of(value, "weights", where, odd);
   out.group.activations = args_of(value, "input_activations", where, odd);
   args_of(value, "output_activations", where, odd);
-  out.targets = targets_of(value.find("targets"), where, "targets", odd);
+  const Json* targets = value.find("targets");
+  out.targets = targets_of(targets, where, "targets", odd);
+  if (targets == nullptr && odd.unknown_keys) {
+    odd.findings.push_back(
+        {Level::warning, "config-value", where, "no targets", std::string(a_list_of_names)});
+  }
   return out;
 }
 

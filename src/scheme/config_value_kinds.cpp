@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "scheme/config_places.hpp"
 #include "scheme/config_word.hpp"
 #include "scheme/integer_config.hpp"
 
@@ -15,7 +16,6 @@ bool all_of(const Json& list, bool (*holds)(const Json&)) {
 }
 
 bool is_word(const Json& value) { return word_of(&value) != nullptr; }
-bool is_object(const Json& value) { return value.is_object(); }
 
 // Averages of mixed widths, and 1.58.
 bool takes_fractions(Producer producer) {
@@ -33,10 +33,10 @@ bool is_block_size(const Json& value) {
          value.as_array()->size() == 2;
 }
 
-bool is_group(const Json& value, Producer producer, const KeyPlace& place) {
+bool is_group(const Json& value, Producer producer, bool outermost) {
   const bool auto_round = producer == Producer::auto_round;
-  // The outermost ones of FP8 have a rule of their own.
-  const bool checked = place.outermost && !auto_round;
+  // Lists as the outermost group_size have a rule of their own, FP8's.
+  const bool checked = outermost && !auto_round;
   if (value.is_array() && (checked || is_block_size(value))) return true;
   const auto number = value.as_int64();
   if (number && ((*number >= 1 && *number <= largest_group_size) || *number == -1)) return true;
@@ -44,16 +44,20 @@ bool is_group(const Json& value, Producer producer, const KeyPlace& place) {
   return auto_round && number == 0;
 }
 
-bool is_step(const Json& value) { return value.is_object() || is_word(value); }
-
-bool is_spec(const Json& value) {
-  const bool list = all_of(value, is_object) && !value.as_array()->empty();
-  return value.is_object() || list;
+bool is_step(const Json& value) {
+  return is_word(value) || (value.is_object() && value.find("name") != nullptr);
 }
 
-bool is_usable(ValueKind kind, Producer producer, const Json& value, const KeyPlace& place) {
+bool has_type(const Json& value) { return value.is_object() && value.find("dtype") != nullptr; }
+
+bool is_spec(const Json& value) {
+  const bool list = all_of(value, has_type) && !value.as_array()->empty();
+  return has_type(value) || list;
+}
+
+bool is_usable(const ConfigKey& key, Producer producer, const Json& value, bool outermost) {
   const std::string* word = word_of(&value);
-  switch (kind) {
+  switch (key.kind) {
     case ValueKind::word:
       return word != nullptr;
     case ValueKind::flag:
@@ -62,13 +66,13 @@ bool is_usable(ValueKind kind, Producer producer, const Json& value, const KeyPl
     case ValueKind::settings:
       return value.is_object();
     case ValueKind::steps:
-      return value.is_object() || all_of(value, is_step);
+      return is_step(value) || says_nothing(value) || all_of(value, is_step);
     case ValueKind::spec:
       return is_spec(value);
     case ValueKind::width:
       return is_width(value, producer);
     case ValueKind::group:
-      return is_group(value, producer, place);
+      return is_group(value, producer, outermost && key.name == "group_size");
     case ValueKind::names:  // entries that are no names, and a list that is none, name nothing
       return all_of(value, is_word);
     case ValueKind::nested_names:
@@ -133,7 +137,7 @@ const ConfigKey* find_config_key(Producer producer, std::string_view name, const
 
 std::string expected_value(const ConfigKey& key, Producer producer, const Json& value,
                            const KeyPlace& place) {
-  if (value.is_null() ? key.nullable : is_usable(key.kind, producer, value, place)) return "";
+  if (value.is_null() ? key.nullable : is_usable(key, producer, value, place.outermost)) return "";
   std::string text(key.expected.empty() ? text_of(key.kind, producer) : key.expected);
   return value.is_null() ? text + "; null is read as if the key were absent" : text;
 }

@@ -100,8 +100,11 @@ class ValueCheck {
     const Json::Object* members = value.as_object();
     if (members == nullptr || rule->kind != ValueKind::settings) return;
     for (const auto& [name, settings] : *members) {
-      if (settings.is_object() || settings.is_null()) continue;
-      add(place.path + "." + key, name, settings, "an object of settings");
+      if (settings.is_object()) continue;
+      add(place.path + "." + key, name, settings,
+          settings.is_null() ? "an object of settings; null is read as if the key were absent"
+                             : "an object of settings",
+          settings.is_null() ? Level::info : Level::warning);
     }
   }
 

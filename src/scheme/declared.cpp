@@ -88,7 +88,9 @@ void declare_nested(Declared& declared, const std::shared_ptr<const Json>& file,
   const bool inside = nested.merged != nullptr;
   const std::size_t before = declared.all.size();
   declare_block(declared, file, inside ? nested.merged.get() : block, where + nested.path);
-  if (declared.all.size() > before) declared.all.back().merged = nested.merged;
+  if (declared.all.size() == before) return;
+  declared.all.back().merged = nested.merged;
+  declared.all.back().hidden = nested.hidden;
 }
 
 // In a file of its own, or in a block inside.
@@ -111,8 +113,8 @@ void declare_file(Declared& declared, const std::shared_ptr<const Json>& file,
     usual = producer_of_method(*own);
     usual_method = *own;
   }
-  declared.all.push_back(
-      {usual, std::move(usual_method), name + nested.path, file, block, nullptr, nested.merged});
+  declared.all.push_back({usual, std::move(usual_method), name + nested.path, file, block, nullptr,
+                          nested.merged, nested.hidden});
 }
 
 // MLX: {"bits", "group_size", "mode"} without a method. The copy beside it has another key; alone,
@@ -228,10 +230,12 @@ bool describes_quantized(const Json& file) {
   const Json::Object* members = file.as_object();
   return members != nullptr &&
          std::any_of(members->begin(), members->end(), [](const Json::Member& member) {
-           const std::string* text = member.second.as_string();
-           const bool named =
-               member.first.ends_with("quant_type") || member.first.find('.') != std::string::npos;
-           return text != nullptr && named && *text != "FLOAT" && !says_nothing(member.second);
+           const auto& [name, value] = member;
+           const std::string* text = value.as_string();
+           const bool named = name.ends_with("quant_type") || name.find('.') != std::string::npos;
+           // What is no type is not the type of plain weights.
+           if (text == nullptr) return named && !value.is_null();
+           return named && *text != "FLOAT" && !says_nothing(value);
          });
 }
 
@@ -324,7 +328,8 @@ Result<Declared> read_declared(const Checkpoint& checkpoint) {
     const Json* block = modelopt->find("quantization");
     if (nested.merged != nullptr) block = nested.merged.get();
     declared.all.push_back({Producer::modelopt, "modelopt", "hf_quant_config.json", modelopt,
-                            block != nullptr ? block : modelopt.get(), nullptr, nested.merged});
+                            block != nullptr ? block : modelopt.get(), nullptr, nested.merged,
+                            nested.hidden});
   }
   FEWBIT_TRY(declare_layer_file(declared, checkpoint));
   FEWBIT_TRY(auto gptq, checkpoint.json_file("quantize_config.json"));

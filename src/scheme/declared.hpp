@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/json.hpp"
@@ -22,6 +23,8 @@ struct Declaration {
   std::shared_ptr<MatchBudget> budget = nullptr;
   // Of a block inside of another (nested_block()): what both say.
   std::shared_ptr<const Json> merged = nullptr;
+  // What the outer one says, and the inner one otherwise, key by key.
+  std::vector<std::pair<std::string, std::string>> hidden = {};
 };
 
 struct Declared {

@@ -140,6 +140,10 @@ void check_plain_statement(Inventory& inventory, const Declaration& declaration)
 void check_declared(Inventory& inventory) {
   check_methods(inventory);
   for (const Declaration& declaration : inventory.declared.all) {
+    for (const auto& [outer, inner] : declaration.hidden) {
+      inventory.findings.push_back({Level::warning, "config-places-differ", declaration.where,
+                                    outer + " in the block around it", inner + ", which counts"});
+    }
     if (declaration.block->is_object()) {
       check_rotation(inventory, declaration);
       check_plain_statement(inventory, declaration);

@@ -161,8 +161,7 @@ void check_fp8(Inventory& inventory) {
   }
   if (config && !config->bad_block.empty()) {
     inventory.findings.push_back({Level::warning, "config-block-size", config->where,
-                                  "weight_block_size " + config->bad_block,
-                                  "two sizes, of rows and columns"});
+                                  config->bad_block, "two sizes, of rows and columns"});
   }
   if (config && !config->scale_format.empty() && config->scale_format != "ue8m0" &&
       config->scale_format != "float" && config->scale_format != "float32") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheme/fp8_config.hpp"
 
+#include <utility>
+
 #include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
 #include "scheme/config_word.hpp"
@@ -14,18 +16,18 @@ std::string text_of(const Json& block, std::string_view key) {
 }
 
 // Also the pair that some producers put in group_size.
-const Json* block_size_of(const Json& block) {
+std::pair<std::string_view, const Json*> block_size_of(const Json& block) {
   for (const std::string_view key : {"weight_block_size", "group_size"}) {
     const Json* value = block.find(key);
     if (value == nullptr || value->is_null()) continue;
     if (key == "group_size" && !value->is_array()) continue;
-    return value;
+    return {key, value};
   }
-  return nullptr;
+  return {};
 }
 
 void read_block_size(const Json& block, Fp8Config& config) {
-  const Json* value = block_size_of(block);
+  const auto [key, value] = block_size_of(block);
   if (value == nullptr) return;
   const Json::Array* sizes = value->as_array();
   if (sizes != nullptr && sizes->size() == 2) {
@@ -33,7 +35,7 @@ void read_block_size(const Json& block, Fp8Config& config) {
     const auto cols = (*sizes)[1].as_int64();
     if (rows && cols && *rows > 0 && *cols > 0) config.block = Granularity{*rows, *cols};
   }
-  if (!config.block) config.bad_block = value_text(*value);
+  if (!config.block) config.bad_block = std::string(key) + " " + value_text(*value);
 }
 
 }  // namespace

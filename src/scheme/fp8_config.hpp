@@ -14,7 +14,7 @@ struct Fp8Config {
   std::string where;
   std::string method;
   std::optional<Granularity> block;  // weight_block_size
-  std::string bad_block;             // weight_block_size as JSON text, when it is no pair of sizes
+  std::string bad_block;             // "weight_block_size 7": the key and what is no pair of sizes
   std::string format;                // fmt: "e4m3", "e5m2"
   std::string scale_format;          // scale_fmt: "ue8m0"
   std::string activation;            // activation_scheme: "dynamic", "static"

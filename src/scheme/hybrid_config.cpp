@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/json_text.hpp"
 #include "core/quote.hpp"
 #include "scheme/config_word.hpp"
 #include "scheme/name_parts.hpp"
@@ -67,8 +68,11 @@ Result<std::optional<HybridConfig>> read_hybrid_config(const Checkpoint& checkpo
       if (std::string kept = word_at(*section, "kept_format"); !kept.empty()) {
         config.kept_format = std::move(kept);
       }
+      const Json* format = section->find("kept_format");
+      if (is_odd_word(format)) config.odd_format = value_text(*format);
     }
-    if (config.has_map || !config.kept_format.empty()) return std::optional(std::move(config));
+    const bool any = config.has_map || !config.kept_format.empty() || !config.odd_format.empty();
+    if (any) return std::optional(std::move(config));
   }
   return std::optional<HybridConfig>{};
 }

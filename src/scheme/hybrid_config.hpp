@@ -18,6 +18,7 @@ struct HybridConfig {
   std::map<int, std::vector<int>> bits;
   std::string malformed;    // what is no list of 3 and 4, with its layer
   std::string kept_format;  // "mxfp4_e8m0k32"
+  std::string odd_format;   // kept_format that is no name, as the file has it
   bool has_map = false;
 };
 

@@ -8,6 +8,7 @@
 #include "core/ascii.hpp"
 #include "core/quote.hpp"
 #include "scheme/config_word.hpp"
+#include "scheme/fused_names.hpp"
 
 namespace fewbit {
 namespace {
@@ -15,6 +16,27 @@ namespace {
 bool is_last_part(std::string_view module, std::string_view name) {
   return module == name ||
          (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
+}
+
+bool any_is_last_part(const std::vector<std::string>& names, std::string_view module) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return is_last_part(module, name); });
+}
+
+// By the ends of names: the module's own, that of a matrix which it is a part of, or those of all
+// its parts.
+Exclusion listed_in_block(const std::vector<std::string>& names, std::string_view module) {
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  std::vector<std::string> whole = fused_names_of(last);
+  whole.emplace_back(last);
+  const auto listed = [&](const std::string& component) {
+    return any_is_last_part(names, with_last_component(module, component));
+  };
+  if (std::any_of(whole.begin(), whole.end(), listed)) return {};
+  const std::vector<std::string> parts = fused_parts(last);
+  const auto count = std::count_if(parts.begin(), parts.end(), listed);
+  if (count > 0 && count == std::ssize(parts)) return {};
+  return {"modules_in_block_to_quantize without it", count > 0};
 }
 
 // Lists that are searched for every module.
@@ -122,12 +144,8 @@ Exclusion exclusion_of(const IntegerConfig& config, const Module& module) {
       config.blocks->judge(module.name).entry == nullptr) {
     return {"block_name_to_quantize without it"};
   }
-  if (!config.modules_in_block.empty() && module.role != Role::head &&
-      std::none_of(config.modules_in_block.begin(), config.modules_in_block.end(),
-                   [&](const std::string& name) { return is_last_part(module.name, name); })) {
-    return {"modules_in_block_to_quantize without it"};
-  }
-  return {};
+  if (config.modules_in_block.empty() || module.role == Role::head) return {};
+  return listed_in_block(config.modules_in_block, module.name);
 }
 
 }  // namespace fewbit

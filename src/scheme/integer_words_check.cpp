@@ -95,11 +95,12 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   if (!plain && !is_compared_with_config(module)) return;
   const auto [exclusion, partly] = exclusion_of(config, module);
   if (partly) {
-    if (!config.rules.excludes_partly(module.name)) return;  // said of lists elsewhere
-    groups.add(module.role,
-               {Level::warning, "fused-partly-excluded", module.name,
-                fmt::format("some of its parts excluded by rules of {}, others not", config.where),
-                "all parts of a matrix that is stored as one, or none"});
+    const bool by_rules = config.rules.excludes_partly(module.name);
+    if (!by_rules && exclusion.empty()) return;  // said of lists elsewhere
+    groups.add(module.role, {Level::warning, "fused-partly-excluded", module.name,
+                             fmt::format("some of its parts excluded by {} of {}, others not",
+                                         by_rules ? "rules" : exclusion, config.where),
+                             "all parts of a matrix that is stored as one, or none"});
     return;
   }
   if (!plain && !exclusion.empty()) {

@@ -53,7 +53,9 @@ Result<void> declare_layer_file(Declared& declared, const Checkpoint& checkpoint
     known = known || said == algorithm_of(*file) || (mixed && table != nullptr);
     if (mixed && table != nullptr && table_of(*one.block) == nullptr) add_table(one, *table);
   }
-  if (known) return {};
+  // What a block of its own is there to tell.
+  const bool odd = is_odd_word(algorithm) || is_odd_word(file->find("kv_cache_quant_algo"));
+  if (known && !odd) return {};
   declared.all.push_back(
       {Producer::modelopt, "modelopt", std::string(layer_file), file, file.get()});
   return {};

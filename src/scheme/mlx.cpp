@@ -156,6 +156,22 @@ void check_entries(Inventory& inventory, const MlxConfig& config) {
        "names of modules in the file"});
 }
 
+// The first key that one of two blocks lacks, or has with another value.
+std::string differing_key(const Json& a, const Json& b) {
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    for (const auto& [key, value] : *one->as_object()) {
+      const Json* same = other->find(key);
+      if (same == nullptr || same->dump() != value.dump()) return key;
+    }
+  }
+  return {};
+}
+
+std::string shown_member(const Json& block, const std::string& key) {
+  const Json* value = block.find(key);
+  return " " + (value != nullptr ? value_text(*value) : std::string("absent"));
+}
+
 // Two blocks of which one is a copy.
 void check_copies(Inventory& inventory, const MlxConfig& config) {
   const Json* first = nullptr;
@@ -163,10 +179,11 @@ void check_copies(Inventory& inventory, const MlxConfig& config) {
     if (one.producer != Producer::mlx || !one.block->is_object()) continue;
     if (first == nullptr) {
       first = one.block;
-    } else if (one.block->dump() != first->dump()) {
+    } else if (!differing_key(*one.block, *first).empty()) {
+      const std::string key = differing_key(*one.block, *first);
       inventory.findings.push_back(
-          {Level::warning, "config-places-differ", one.where, value_text(*one.block),
-           fmt::format("as in {}: {}", config.where(), value_text(*first))});
+          {Level::warning, "config-places-differ", one.where, key + shown_member(*one.block, key),
+           fmt::format("as in {}: {}{}", config.where(), key, shown_member(*first, key))});
     }
   }
 }

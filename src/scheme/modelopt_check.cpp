@@ -57,7 +57,9 @@ class Expectation {
   // Empty: quantized.
   std::string why_plain(const std::string& module) const {
     if (config_.quantized_layers) {
-      if (modelopt_layer(config_, module) == nullptr) return "quantized_layers does not list it";
+      const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
+      if (layer == nullptr) return "quantized_layers does not list it";
+      if (layer->said == "null") return "quantized_layers has quant_algo null for it";
     } else if (is_vision(module)) {
       return "it belongs to a vision tower";
     }

@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "checkpoint/json_text.hpp"
+
 namespace fewbit {
 namespace {
 
@@ -51,6 +53,18 @@ Json merge(const Json& outer, std::string_view key) {
   return Json(std::move(members));
 }
 
+// Keys of one value in both blocks whose values differ; lists and tables are told elsewhere.
+void add_hidden(const Json& outer, std::string_view key,
+                std::vector<std::pair<std::string, std::string>>& hidden) {
+  const Json& inner = *outer.find(key);
+  for (const auto& [name, value] : *outer.as_object()) {
+    const Json* same = name != key && !value.is_null() ? inner.find(name) : nullptr;
+    if (same == nullptr || same->is_null() || same->is_object() || same->is_array()) continue;
+    if (same->dump() == value.dump()) continue;
+    hidden.emplace_back(name + " " + value_text(value), name + " " + value_text(*same));
+  }
+}
+
 }  // namespace
 
 NestedBlock nested_block(const Json& block) {
@@ -61,6 +75,7 @@ NestedBlock nested_block(const Json& block) {
     const std::string_view key = inner_key(*at);
     if (key.empty()) break;
     out.path += "." + std::string(key);
+    add_hidden(*at, key, out.hidden);
     out.merged = std::make_shared<const Json>(merge(*at, key));
     at = out.merged.get();
   }

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/json.hpp"
 
@@ -15,6 +17,9 @@ namespace fewbit {
 struct NestedBlock {
   std::shared_ptr<const Json> merged;  // null: nothing is nested, the block is as it stands
   std::string path;                    // of the inner block: ".quantization_config"
+  // What the outer block says otherwise than the inner one: "quant_method 7", "quant_method
+  // \"gptq\"".
+  std::vector<std::pair<std::string, std::string>> hidden = {};
 };
 NestedBlock nested_block(const Json& block);
 

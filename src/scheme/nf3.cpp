@@ -148,7 +148,12 @@ void claim_nf3(Inventory& inventory) {
 
 void check_nf3(Inventory& inventory) {
   const std::optional<HybridConfig> config = config_of(inventory);
-  if (!config || !config->has_map || !config->malformed.empty()) return;
+  if (!config) return;
+  if (!config->odd_format.empty()) {
+    inventory.findings.push_back({Level::warning, "config-value", config->where,
+                                  "kept_format " + config->odd_format, "the name of a format"});
+  }
+  if (!config->has_map || !config->malformed.empty()) return;
   FindingGroups groups;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;

@@ -39,9 +39,13 @@ std::string format_name(const Scheme& scheme) {
       return "NF3";
     case DType::i4:
       return mx ? "MXINT4" : "INT4";
+    case DType::u1:
     case DType::u2:
     case DType::u3:
     case DType::u4:
+    case DType::u5:
+    case DType::u6:
+    case DType::u7:
     case DType::i8:
     case DType::u8:
       return fmt::format("INT{}", dtype_bits(scheme.weight));

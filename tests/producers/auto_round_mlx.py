@@ -37,7 +37,7 @@ def affine_case(name, bits=4, group=64, dtype=np.float16, packing="auto_round:ml
         parts, values, sums = affine(rng, size, bits, group, dtype)
         case.tensors |= {f"{module}.{suffix}": tensor for suffix, tensor in parts.items()}
         case.values[f"{module}.weight"], case.magnitudes[f"{module}.weight"] = values, sums
-        case.schemes[module] = f"AutoRound INT{bits} (u{bits}" if bits in (2, 3, 4, 8) else f"AutoRound u{bits}"
+        case.schemes[module] = f"AutoRound INT{bits} (u{bits}"
     return case
 
 

@@ -93,8 +93,7 @@ def scheme_of(args, stored):
     bits = 8 if stored == np.int8 else args["num_bits"]
     if args["type"] == "float":
         return f"compressed-tensors {'MXFP' if mx else 'NVFP' if bits == 4 else 'FP'}{bits}"
-    kind = "u" if bits in (1, 5, 6, 7) else "INT"
-    return f"compressed-tensors {kind}{bits}"
+    return f"compressed-tensors INT{bits}"
 
 
 def args_of(block, module):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPTQ: codes in words along k, zero points in words along n, a group number for every column."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from case import Case, bf16, random
@@ -153,6 +153,10 @@ def rules():
         {"gate": None, "up": base, "down": base},
         modules_in_block_to_quantize=[["mlp.up_proj"], ["mlp.down_proj"]],
     )
+    fused = {"gate": base, "up": base, "down": base}
+    yield ruled("gptq-modules-in-block-fused", base, fused, modules_in_block_to_quantize=[["mlp.gate_up_proj"], ["down_proj"]])
+    case = ruled("gptq-modules-in-block-excludes", base, fused, modules_in_block_to_quantize=["mlp.gate_up_proj"])
+    yield replace(case, faults=("config-excludes-quantized",), said=("modules_in_block_to_quantize without it",))
 
 
 def written_by_auto_round():

@@ -39,7 +39,7 @@ def floats(rng, shape, mode):
 
 
 def scheme_of(bits):
-    return f"MLX INT{bits}" if bits in (2, 3, 4, 8) else f"MLX u{bits}"
+    return f"MLX INT{bits}"
 
 
 def config(bits=4, group_size=64, mode="affine", **modules):
@@ -113,7 +113,7 @@ def mixed():
     for key in ("quantization", "quantization_config"):
         case.config[key] = config(**own)
     put(case, LAYER + "mlp.gate", affine(rng, (1, 128), 8, 64, np.float16), "MLX INT8")
-    put(case, LAYER + "self_attn.q_proj", affine(rng, (64, 128), 6, 32, np.float16), "MLX u6")
+    put(case, LAYER + "self_attn.q_proj", affine(rng, (64, 128), 6, 32, np.float16), "MLX INT6")
     put(case, LAYER + "self_attn.k_proj", floats(rng, (64, 128), "mxfp8"), "MLX MXFP8")
     put(case, LAYER + "self_attn.v_proj", affine(rng, (64, 128), 8, 64, np.float16), "MLX INT8")
     case.tensors[LAYER + "self_attn.o_proj.weight"] = bf16(rng.normal(0, 0.05, (128, 64)))
@@ -188,7 +188,7 @@ def faults():
     )
     yield broken("unknown", "config-layer-unknown", '"a.b"', lambda c: both(c, **{"a.b": {"bits": 4}}))
     yield broken("entry", "config-value", "a.b 7", lambda c: both(c, **{"a.b": 7}))
-    yield broken("copy", "config-places-differ", '"bits":8', lambda c: c.config.update(quantization_config=config(8)))
+    yield broken("copy", "config-places-differ", 'bits 8', lambda c: c.config.update(quantization_config=config(8)))
     none = affine_model("mlx-fault-nothing-quantized")
     none.tensors = {f"{UP}.weight": plain}
     none.values, none.schemes, none.faults, none.said = {}, {}, (unread,), ('says "MLX", but no tensor is quantized so',)

@@ -29,7 +29,7 @@ def only_up(case):
 
 
 def matrix(name, form, bits=3, n=48, k=40, group=40, zeros=None, version=None):
-    scheme = f"compressed-tensors {'INT' if bits == 3 else 'u'}{bits}"
+    scheme = f"compressed-tensors INT{bits}"
     block = settings(bits, group, zeros is None, version)
     return only_up(integers(name, block, scheme, (n, k), bits=bits, group=group, zeros=zeros, pack=FORMS[form]))
 
