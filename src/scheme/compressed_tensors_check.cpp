@@ -12,6 +12,7 @@
 #include "scheme/passing_tensor.hpp"
 #include "scheme/reader.hpp"
 #include "scheme/scale_sharing.hpp"
+#include "scheme/taken_matrices.hpp"
 
 namespace fewbit {
 namespace {
@@ -35,7 +36,11 @@ bool is_floating(DType dtype) {
 class Check {
  public:
   Check(const Inventory& inventory, const CtConfig& config, FindingGroups& groups)
-      : inventory_(inventory), config_(config), groups_(groups), kept_(inventory.declared) {}
+      : inventory_(inventory),
+        config_(config),
+        groups_(groups),
+        kept_(inventory.declared),
+        taken_(inventory) {}
 
   void run(const Draft& draft) {
     const Module& module = draft.module;
@@ -43,17 +48,16 @@ class Check {
     if (!quantized && module.scheme.quantized()) return;
     const CtGroup* group = config_.group_of(module);
     const bool expected = group != nullptr && group->weights.has_value();
-    const bool extra_layer = is_prediction(inventory_, module);
     const bool codes = quantized && dtype_bits(module.scheme.weight) < 16;
     if (codes && !expected && !config_.groups().empty()) {
       add(module, Level::warning, "config-excludes-quantized",
           "quantized tensors: " + module.evidence,
           config_.where() + " does not expect it to be quantized");
     }
-    if (!quantized && expected && !extra_layer && is_projection(module.role)) {
-      // Routers are never quantized on purpose, and exports forget to list them.
-      const Level level = module.role == Role::router ? Level::info : Level::warning;
-      add(module, level, "config-expects-quantized", "plain tensors: " + module.evidence,
+    const auto level =
+        expected ? taken_.level(draft, config_.is_named(module), false) : std::nullopt;
+    if (level) {
+      add(module, *level, "config-expects-quantized", "plain tensors: " + module.evidence,
           fmt::format("{} {} quantizes it and ignore does not list it", config_.where(),
                       group->name));
     }
@@ -146,6 +150,7 @@ class Check {
   const CtConfig& config_;
   FindingGroups& groups_;
   NibbleTypes kept_;
+  TakenMatrices taken_;
 };
 
 }  // namespace

@@ -45,6 +45,8 @@ class CtConfig {
   // The group that quantizes a module: exact names before regular expressions (in order of their
   // text) before classes; nullptr when it is ignored or no target matches.
   const CtGroup* group_of(const Module& module) const;
+  // Whether a target that is no class names it.
+  bool is_named(const Module& module) const { return target_of(module.name) != nullptr; }
   // Why all quantized modules must be refused: a rotation, a sparsity format; empty when none.
   const std::string& obstacle() const { return obstacle_; }
   const std::string& where() const { return where_; }

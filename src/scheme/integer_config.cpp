@@ -124,6 +124,14 @@ IntegerSpec spec_of(const IntegerConfig& config, const std::string& module) {
   return rule != nullptr && !rule->excludes ? config.base.with(rule->spec) : config.base;
 }
 
+bool names_module(const IntegerConfig& config, const std::string& module) {
+  const IntegerRule* rule = config.rules.find(module);
+  if (rule != nullptr && !rule->excludes) return true;
+  const auto& names = config.modules_in_block;
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return is_last_part(module, name); });
+}
+
 Exclusion exclusion_of(const IntegerConfig& config, const Module& module) {
   // GPTQ's own lists hold empty rules, which change nothing, and its lm_head outranks them.
   const bool gptq = config.producer == Producer::gptq;

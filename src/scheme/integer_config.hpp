@@ -74,6 +74,8 @@ struct Exclusion {
 };
 // Whether the config leaves a module at 16 bits.
 Exclusion exclusion_of(const IntegerConfig& config, const Module& module);
+// Whether a rule, or the list of modules that are quantized in a block, names it.
+bool names_module(const IntegerConfig& config, const std::string& module);
 // The first of them; empty when there is none.
 std::optional<IntegerConfig> first_integer_config(const Declared& declared);
 

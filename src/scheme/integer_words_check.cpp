@@ -15,6 +15,7 @@
 #include "scheme/name_parts.hpp"
 #include "scheme/passing_tensor.hpp"
 #include "scheme/reader.hpp"
+#include "scheme/taken_matrices.hpp"
 
 namespace fewbit {
 namespace {
@@ -87,11 +88,12 @@ void check_zeros(const Inventory& inventory, const IntegerConfig& config, const 
 }
 
 // Modules that the config leaves alone and the tensors don't, and the other way round.
-void check_exclusion(const Inventory& inventory, const IntegerConfig& config, const Module& module,
+void check_exclusion(const IntegerConfig& config, const TakenMatrices& taken, const Draft& draft,
                      FindingGroups& groups) {
+  const Module& module = draft.module;
   const bool plain = !module.scheme.quantized();
-  if (plain && (!is_projection(module.role) || module.role == Role::router)) return;
-  if (plain && is_prediction(inventory, module)) return;
+  const auto level = taken.level(draft, names_module(config, module.name), true);
+  if (plain && (!level || module.role == Role::router)) return;
   if (!plain && !is_compared_with_config(module)) return;
   const auto [exclusion, partly] = exclusion_of(config, module);
   if (partly) {
@@ -112,8 +114,7 @@ void check_exclusion(const Inventory& inventory, const IntegerConfig& config, co
   if (plain && exclusion.empty()) {
     groups.add(
         module.role,
-        {Level::warning, "config-expects-quantized", module.name,
-         "plain tensors: " + module.evidence,
+        {*level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
          fmt::format("{} by {}, which does not exclude it",
                      bits ? fmt::format("{} bits", *bits) : std::string("codes"), config.where)});
   }
@@ -157,10 +158,11 @@ void check_integer_words(Inventory& inventory) {
   if (configs.empty()) return;
   const IntegerConfig& config = configs.front();
   FindingGroups groups;
+  const TakenMatrices taken(inventory);
   bool any = false;
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
-    check_exclusion(inventory, config, module, groups);
+    check_exclusion(config, taken, draft, groups);
     if (!is_compared_with_config(module)) continue;
     any = true;
     check_module(inventory, config, draft, groups);

@@ -15,6 +15,7 @@
 #include "scheme/name_parts.hpp"
 #include "scheme/near_names.hpp"
 #include "scheme/reader.hpp"
+#include "scheme/taken_matrices.hpp"
 
 namespace fewbit {
 namespace {
@@ -68,6 +69,12 @@ class Expectation {
     return fmt::format("its list excludes {}", quote(verdict.entry->text));
   }
 
+  // Whether the table has an entry for this module alone.
+  bool names(const std::string& module) const {
+    const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
+    return layer != nullptr && layer->inner == without_wrapper_prefix(module);
+  }
+
   // An entry of the table for this module alone, which the list excludes.
   const ModeloptConfig::Layer* listed_twice(const std::string& module) const {
     const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
@@ -81,12 +88,12 @@ class Expectation {
   bool codes_ = false;  // anywhere in the checkpoint
 };
 
-void check_module(const Inventory& inventory, const ModeloptConfig& config,
-                  const Expectation& expectation, const Module& module, FindingGroups& groups) {
+void check_module(const ModeloptConfig& config, const Expectation& expectation,
+                  const TakenMatrices& taken, const Draft& draft, FindingGroups& groups) {
+  const Module& module = draft.module;
   const bool quantized = module.scheme.producer == Producer::modelopt;
-  const bool plain_projection =
-      !module.scheme.quantized() && is_projection(module.role) && !is_prediction(inventory, module);
-  if (!quantized && !plain_projection) return;
+  const auto level = taken.level(draft, expectation.names(module.name), false);
+  if (!quantized && !level) return;
   const std::string why_plain = expectation.why_plain(module.name);
   if (quantized && !why_plain.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
@@ -94,15 +101,13 @@ void check_module(const Inventory& inventory, const ModeloptConfig& config,
                              fmt::format("plain ones: {}: {}", config.where, why_plain)});
   }
   // What is no algorithm says of no module that it is quantized.
-  if (plain_projection && why_plain.empty() && !config.odd) {
-    // Routers are never quantized on purpose, and exports forget to list them.
-    const Level level = module.role == Role::router ? Level::info : expectation.level_of_plain();
+  if (level && why_plain.empty() && !config.odd) {
     groups.add(module.role,
-               {level, "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
+               {*level == Level::info ? Level::info : expectation.level_of_plain(),
+                "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
                 fmt::format("{}, and it does not exclude it", algorithm_text(config))});
   }
-  const ModeloptConfig::Layer* twice =
-      plain_projection ? expectation.listed_twice(module.name) : nullptr;
+  const ModeloptConfig::Layer* twice = level ? expectation.listed_twice(module.name) : nullptr;
   if (twice != nullptr) {
     groups.add(module.role, {Level::warning, "config-expects-quantized", module.name,
                              "plain tensors: " + module.evidence,
@@ -273,12 +278,13 @@ void check_modelopt(Inventory& inventory) {
   }
   FindingGroups groups;
   const Expectation expectation(config, inventory);
+  const TakenMatrices taken(inventory);
   for (const ModeloptConfig& one : configs) check_group_size(inventory, one);
   check_known(inventory, config);
   check_mixed(inventory, configs);
   check_layers_exist(inventory, config);
   for (const Draft& draft : inventory.drafts) {
-    check_module(inventory, config, expectation, draft.module, groups);
+    check_module(config, expectation, taken, draft, groups);
     check_algorithm(inventory, config, draft.module, groups);
     check_layer_group_size(config, draft.module, groups);
     check_moe_algorithm(inventory, config, expectation, draft.module, groups);

@@ -11,6 +11,7 @@
 #include "scheme/name_parts.hpp"
 #include "scheme/quark_config.hpp"
 #include "scheme/reader.hpp"
+#include "scheme/taken_matrices.hpp"
 
 namespace fewbit {
 namespace {
@@ -71,14 +72,19 @@ void check_fused(Inventory& inventory, const ModuleRules& rules) {
   }
 }
 
-// Matrices that quantizers take unless they are told not to.
-bool is_taken(Role role) {
-  return is_projection(role) && role != Role::router && role != Role::head;
-}
-
 bool says_plain(const QuarkConfig& config, const Module& module) {
   const auto said = config.weight_of(module);
   return !said || said->plain;
+}
+
+// A plain matrix that a quantizer takes unless it is told not to. Output heads and routers are left
+// by the loaders of these.
+std::optional<Level> plain_level(const TakenMatrices& taken, const Draft& draft,
+                                 const QuarkConfig* quark) {
+  const Module& module = draft.module;
+  if (module.role == Role::router || module.role == Role::head) return std::nullopt;
+  if (quark != nullptr && says_plain(*quark, module)) return std::nullopt;
+  return taken.level(draft, quark != nullptr && quark->names(module), false);
 }
 
 // bitsandbytes replaces linear layers and leaves parameters that hold all experts.
@@ -96,6 +102,7 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
   const std::string verb = rules.entries().empty() ? "leaves it out" : "does not list it";
   FindingGroups groups;
   const auto quark = read_quark_config(inventory.declared);
+  const TakenMatrices taken(inventory);
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
     const ModuleRules::Verdict verdict = rules.judge(module.name);
@@ -107,10 +114,12 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
                                            quote(verdict.entry->text))});
     }
     // gpt-oss quantizes experts only.
-    if (compares && verdict.kind == ModuleRules::Verdict::Kind::none &&
-        !is_prediction(inventory, module) && !module.scheme.quantized() && is_taken(module.role) &&
-        !(quark && says_plain(*quark, module)) && is_replaced(producer, module)) {
-      groups.add(module.role, {Level::warning, "config-expects-quantized", module.name,
+    const bool compared = compares && verdict.kind == ModuleRules::Verdict::Kind::none &&
+                          is_replaced(producer, module);
+    const auto level =
+        compared ? plain_level(taken, draft, quark ? &*quark : nullptr) : std::nullopt;
+    if (level) {
+      groups.add(module.role, {*level, "config-expects-quantized", module.name,
                                "plain tensors: " + module.evidence,
                                fmt::format("quantized ones: {} {}", list, verb)});
     }

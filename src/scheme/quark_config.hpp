@@ -37,6 +37,8 @@ class QuarkConfig {
   std::optional<QuarkSettings> settings_of(const Module& module) const;
   // What these say of the weights.
   std::optional<QuarkWeight> weight_of(const Module& module) const;
+  // Whether a rule of layer_quant_config names it.
+  bool names(const Module& module) const { return rules_.judge(module.name).entry != nullptr; }
 
  private:
   const Json* block_ = nullptr;
