@@ -139,6 +139,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   }
   config.rules.read_as(rule_dialect(Producer::auto_round), declaration.budget);
   read_rules(section, config);
+  read_excluded(declaration, config);
   const ConfigSection::Entry blocks =
       section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"});
   std::vector<PatternEntry> entries;

@@ -34,10 +34,7 @@ IntegerConfig read_awq_config(const Declaration& declaration) {
   const auto zeros = value_or_problem(section.boolean({"zero_point"}), config.problems);
   if (zeros) config.base.symmetric = !*zeros;
   config.base.act_order = false;
-  std::vector<PatternEntry> excluded = ignore_entries(declaration);
-  if (!excluded.empty()) {
-    config.excluded.emplace(dialect_of(Producer::awq), std::move(excluded), declaration.budget);
-  }
+  read_excluded(declaration, config);
   const ConfigName version = read_name(section, {"version", "checkpoint_format"});
   config.format = version.text;
   for (const auto& [name, packing] : formats) {

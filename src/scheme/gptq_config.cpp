@@ -84,6 +84,7 @@ IntegerConfig read_gptq_config(const Declaration& declaration) {
   read_container(section, config);
   config.rules.read_as(rule_dialect(Producer::gptq), declaration.budget);
   read_rules(section, config);
+  read_excluded(declaration, config);
   config.modules_in_block = names_in(section.find({"modules_in_block_to_quantize"}).value);
   return config;
 }

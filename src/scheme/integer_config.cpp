@@ -77,6 +77,12 @@ void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits
   read_group_size(section, group_size, spec);
 }
 
+void read_excluded(const Declaration& declaration, IntegerConfig& config) {
+  std::vector<PatternEntry> excluded = ignore_entries(declaration);
+  if (excluded.empty()) return;
+  config.excluded.emplace(dialect_of(config.producer), std::move(excluded), declaration.budget);
+}
+
 ConfigName read_name(const ConfigSection& section, ConfigSection::Keys keys) {
   const ConfigSection::Entry entry = section.find(keys);
   if (!entry) return {};

@@ -28,7 +28,7 @@ struct IntegerConfig {
   std::string obstacle;
   IntegerSpec base;
   IntegerRules rules;
-  // Modules that stay 16-bit (AWQ), and the only ones that are quantized: those of AutoRound's
+  // Modules that stay 16-bit, and the only ones that are quantized: those of AutoRound's
   // blocks, names that end so (GPTQ's modules of a block). Empty: no such list.
   std::optional<ModuleRules> excluded;
   std::optional<ModuleRules> blocks;
@@ -101,6 +101,8 @@ ConfigName read_name(const ConfigSection& section, ConfigSection::Keys keys);
 void read_bits_and_groups(const ConfigSection& section, ConfigSection::Keys bits,
                           ConfigSection::Keys group_size, IntegerSpec& spec,
                           std::vector<Error>& problems);
+// The lists of modules that stay as they are, under all their names.
+void read_excluded(const Declaration& declaration, IntegerConfig& config);
 void read_group_size(const ConfigSection& section, ConfigSection::Keys group_size,
                      IntegerSpec& spec);
 // Every string in a string (split at commas), a list, or a list of lists.

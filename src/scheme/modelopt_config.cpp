@@ -155,8 +155,8 @@ std::optional<ModeloptConfig> read_modelopt_config(const Declaration& declaratio
   config.said = said_in(block);
   config.odd = is_odd_word(block.find("quant_algo"));
   std::unordered_set<std::string> known;
-  for (const std::string_view key :
-       {"exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers"}) {
+  for (const std::string_view key : {"exclude_modules", "ignore", "modules_to_not_convert",
+                                     "ignored_layers", "exclude", "llm_int8_skip_modules"}) {
     for (std::string& entry : strings_of(block, key)) {
       if (known.insert(entry).second) config.exclude.push_back(std::move(entry));
     }

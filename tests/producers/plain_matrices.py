@@ -2,6 +2,7 @@
 """Matrices that are plain although the config quantizes them: whatever attention or older MLP they
 belong to; and those that published checkpoints keep plain without saying so."""
 
+import auto_round
 import awq
 import fp8
 import gptq
@@ -35,6 +36,7 @@ KINDS = {
     "modelopt": (of_tensor, {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}),
     "quark": (of_tensor, quark_config(spec("fp8_e4m3", "per_tensor"))["quantization_config"]),
     "gptq": (lambda rng: gptq.matrix(rng, N, K, gptq.Form())[0], gptq.Form().config()),
+    "auto-round": (lambda rng: gptq.matrix(rng, N, K, gptq.Form())[0], auto_round.config("auto_round:auto_gptq")["quantization_config"]),
     "awq": (lambda rng: awq.matrix(rng, N, K, "gemm", 32)[0], awq.config()),
 }
 WARNINGS = ("latent-attention-4bit", "input-scale-missing", "layers-mixed", "fused-order-unknown")
@@ -74,7 +76,7 @@ def unasked():
     """Plain in all layers: a fault where loaders quantize every linear layer, else worth knowing."""
     usual = ["self_attn.q_a_proj", "attn.wq_a", "linear_attn.out_proj", "self_attention.query_key_value"]
     for kind in KINDS:
-        by_family = kind in ("gptq", "awq")
+        by_family = kind in ("gptq", "awq", "auto-round")
         for part in usual:
             case = model(f"plain-all-{kind}-{part}", kind, [part], [part])
             yield noted(case) if by_family else faulty(case, part)
