@@ -84,6 +84,36 @@ void read_rules(const ConfigSection& section, IntegerConfig& config) {
   }
 }
 
+// What all of the names begin with, in whole components: "model.layers" of its blocks.
+std::string common_parent(const std::vector<std::string>& names) {
+  std::string parent = names.front();
+  for (const std::string& name : names) {
+    const auto within = [&] {
+      return name == parent || (name.starts_with(parent) && name[parent.size()] == '.');
+    };
+    while (!parent.empty() && !within()) {
+      const std::size_t dot = parent.rfind('.');
+      parent.resize(dot == std::string::npos ? 0 : dot);
+    }
+  }
+  return parent;
+}
+
+// Of a list of lists each stands for what its names have in common; those without any count as
+// they are.
+std::vector<std::string> block_names(const Json* value) {
+  const Json::Array* items = value != nullptr ? value->as_array() : nullptr;
+  if (items == nullptr) return names_in(value);
+  std::vector<std::string> out;
+  for (const Json& item : *items) {
+    std::vector<std::string> names = names_in(&item);
+    std::string parent = names.size() > 1 && item.as_array() != nullptr ? common_parent(names) : "";
+    if (!parent.empty()) names = {std::move(parent)};
+    std::move(names.begin(), names.end(), std::back_inserter(out));
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_auto_round_format(std::string_view format) {
@@ -143,7 +173,7 @@ IntegerConfig read_auto_round_config(const Declaration& declaration) {
   const ConfigSection::Entry blocks =
       section.find({"block_name_to_quantize", "to_quant_block_names", "quant_block_list"});
   std::vector<PatternEntry> entries;
-  for (std::string& name : names_in(blocks.value)) {
+  for (std::string& name : block_names(blocks.value)) {
     entries.push_back({std::move(name), declaration.where + "." + std::string(blocks.key), true});
   }
   if (!entries.empty()) {

@@ -208,7 +208,7 @@ const PatternEntry* CtConfig::target_of(const std::string& module) const {
 
 const CtGroup* CtConfig::group_of(const Module& module) const {
   using Kind = ModuleRules::Verdict::Kind;
-  if (ignored_->judge(module.name).kind == Kind::whole) return nullptr;
+  if (ignored_->judge(module).kind == Kind::whole) return nullptr;
   if (const PatternEntry* target = target_of(module.name); target != nullptr) {
     return &groups_[target_groups_.at(target->text)];
   }

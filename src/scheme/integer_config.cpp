@@ -148,7 +148,7 @@ Exclusion exclusion_of(const IntegerConfig& config, const Module& module) {
     if (!no_head && !(gptq && rule->spec.empty())) return {};
   }
   if (config.excluded) {
-    const ModuleRules::Verdict verdict = config.excluded->judge(module.name);
+    const ModuleRules::Verdict verdict = config.excluded->judge(module);
     if (verdict.kind == ModuleRules::Verdict::Kind::partly) return {"", true};
     if (verdict.entry != nullptr) return {"entry " + quote(verdict.entry->text)};
   }

@@ -56,12 +56,12 @@ class Expectation {
   Level level_of_plain() const { return codes_ ? Level::warning : Level::error; }
 
   // Empty: quantized.
-  std::string why_plain(const std::string& module) const {
+  std::string why_plain(const Module& module) const {
     if (config_.quantized_layers) {
-      const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
+      const ModeloptConfig::Layer* layer = modelopt_layer(config_, module.name);
       if (layer == nullptr) return "quantized_layers does not list it";
       if (layer->said == "null") return "quantized_layers has quant_algo null for it";
-    } else if (is_vision(module)) {
+    } else if (is_vision(module.name)) {
       return "it belongs to a vision tower";
     }
     const ModuleRules::Verdict verdict = excluded_.judge(module);
@@ -76,9 +76,9 @@ class Expectation {
   }
 
   // An entry of the table for this module alone, which the list excludes.
-  const ModeloptConfig::Layer* listed_twice(const std::string& module) const {
-    const ModeloptConfig::Layer* layer = modelopt_layer(config_, module);
-    const bool itself = layer != nullptr && layer->inner == without_wrapper_prefix(module);
+  const ModeloptConfig::Layer* listed_twice(const Module& module) const {
+    const ModeloptConfig::Layer* layer = modelopt_layer(config_, module.name);
+    const bool itself = layer != nullptr && layer->inner == without_wrapper_prefix(module.name);
     return itself && !why_plain(module).empty() ? layer : nullptr;
   }
 
@@ -94,7 +94,7 @@ void check_module(const ModeloptConfig& config, const Expectation& expectation,
   const bool quantized = module.scheme.producer == Producer::modelopt;
   const auto level = taken.level(draft, expectation.names(module.name), false);
   if (!quantized && !level) return;
-  const std::string why_plain = expectation.why_plain(module.name);
+  const std::string why_plain = expectation.why_plain(module);
   if (quantized && !why_plain.empty()) {
     groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
                              "quantized tensors: " + module.evidence,
@@ -107,7 +107,7 @@ void check_module(const ModeloptConfig& config, const Expectation& expectation,
                 "config-expects-quantized", module.name, "plain tensors: " + module.evidence,
                 fmt::format("{}, and it does not exclude it", algorithm_text(config))});
   }
-  const ModeloptConfig::Layer* twice = level ? expectation.listed_twice(module.name) : nullptr;
+  const ModeloptConfig::Layer* twice = level ? expectation.listed_twice(module) : nullptr;
   if (twice != nullptr) {
     groups.add(module.role, {Level::warning, "config-expects-quantized", module.name,
                              "plain tensors: " + module.evidence,
@@ -143,7 +143,7 @@ void check_moe_algorithm(const Inventory& inventory, const ModeloptConfig& confi
     return;
   }
   const bool own = !modelopt_algorithm(config, module.name).empty();
-  if (config.quantized_layers ? own : !expectation.why_plain(module.name).empty()) return;
+  if (config.quantized_layers ? own : !expectation.why_plain(module).empty()) return;
   if (modelopt_algorithm_fits(config.moe_algorithm, module)) return;
   groups.add(module.role,
              {Level::warning, "config-algorithm", module.name,

@@ -71,16 +71,18 @@ class ModuleRules {
               std::shared_ptr<MatchBudget> budget = nullptr);
 
   struct Verdict {
-    // partly: a fused module of whose parts only some are listed.
+    // partly: a fused module of whose parts, or experts, only some are listed.
     enum class Kind { none, whole, partly };
     Kind kind = Kind::none;
     const PatternEntry* entry = nullptr;  // the first that matches
-    std::string listed_parts;             // "gate_proj"; of partly
+    std::string listed_parts;             // "gate_proj", "3 of 8 experts"; of partly
     std::string other_parts;
   };
   // Under its own name, else its name with other prefixes, with a wrapper's suffix (".linear"), as
   // the parts of a fused projection, or as a part of one (see Dialect::by_fused_name).
   Verdict judge(std::string_view module) const;
+  // The same; experts in one tensor also one by one, as the list may name them.
+  Verdict judge(const Module& module) const;
 
   // Entries that name no module, under these or as part or whole of a fused matrix; in order.
   std::vector<std::size_t> unmatched(std::span<const std::string_view> modules) const;
@@ -139,6 +141,7 @@ class ModuleRules {
                                   const EntryTest& passes_over = nullptr) const;
   std::optional<std::size_t> find_fused(std::string_view module, const std::string& fused) const;
   Verdict judge_parts(std::string_view module) const;
+  Verdict judge_experts(const Module& module) const;
   void report_unmatched(std::span<const std::string_view> modules, const ListContext& context,
                         std::vector<Finding>& findings) const;
   std::vector<bool> named(const Dialect& dialect, std::vector<PatternEntry> entries,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "core/quote.hpp"
@@ -41,8 +42,20 @@ void check_lists_agree(Inventory& inventory, std::span<const PatternEntry> entri
   }
 }
 
-// Sorted names of all modules. An output head that is tied to the embedding is listed all the same.
-std::vector<std::string_view> module_names(const Inventory& inventory) {
+// What lists may call experts that one tensor holds.
+std::vector<std::string> expert_names(const Inventory& inventory) {
+  std::vector<std::string> names;
+  for (const Draft& draft : inventory.drafts) {
+    std::vector<std::string> of_module = names_of_experts(draft.module);
+    std::move(of_module.begin(), of_module.end(), std::back_inserter(names));
+  }
+  return names;
+}
+
+// Sorted names of all modules, and those of `more`. An output head that is tied to the embedding is
+// listed all the same.
+std::vector<std::string_view> module_names(const Inventory& inventory,
+                                           std::span<const std::string> more) {
   std::vector<std::string_view> names;
   names.reserve(inventory.drafts.size() + 1);
   bool head = false;
@@ -52,6 +65,8 @@ std::vector<std::string_view> module_names(const Inventory& inventory) {
   }
   constexpr std::string_view tied = "lm_head";
   if (!head) names.insert(std::lower_bound(names.begin(), names.end(), tied), tied);
+  names.insert(names.end(), more.begin(), more.end());
+  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -59,8 +74,9 @@ void check_fused(Inventory& inventory, const ModuleRules& rules) {
   FindingGroups groups;
   for (const Draft& draft : inventory.drafts) {
     const std::string_view name = draft.module.name;
-    if (fused_parts(name.substr(name.rfind('.') + 1)).empty()) continue;
-    const ModuleRules::Verdict verdict = rules.judge(draft.module.name);
+    const bool experts = draft.module.expert == all_experts;
+    if (!experts && fused_parts(name.substr(name.rfind('.') + 1)).empty()) continue;
+    const ModuleRules::Verdict verdict = rules.judge(draft.module);
     if (verdict.kind != ModuleRules::Verdict::Kind::partly) continue;
     groups.add(draft.module.role, {Level::warning, "fused-partly-excluded", draft.module.name,
                                    fmt::format("{} listed in {}, {} not", verdict.listed_parts,
@@ -105,7 +121,7 @@ void check_contradictions(Inventory& inventory, Producer producer, const ModuleR
   const TakenMatrices taken(inventory);
   for (const Draft& draft : inventory.drafts) {
     const Module& module = draft.module;
-    const ModuleRules::Verdict verdict = rules.judge(module.name);
+    const ModuleRules::Verdict verdict = rules.judge(module);
     const bool listed = verdict.kind == ModuleRules::Verdict::Kind::whole;
     if (listed && module.scheme.quantized() && dtype_bits(module.scheme.weight) < 16) {
       groups.add(module.role, {Level::warning, "config-excludes-quantized", module.name,
@@ -181,7 +197,8 @@ void check_module_rules(Inventory& inventory) {
       by_producer[producer].push_back(std::move(entry));
     }
   }
-  const std::vector<std::string_view> names = module_names(inventory);
+  const std::vector<std::string> experts = expert_names(inventory);
+  const std::vector<std::string_view> names = module_names(inventory, experts);
   check_rules(inventory, names);
   // Without a list, bitsandbytes takes every linear layer.
   const bool listless = has_bitsandbytes(inventory);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a list says of a module that may be stored as one matrix and listed as several, or the
 // reverse.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "scheme/fused_names.hpp"
 #include "scheme/module_rules.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -26,6 +29,31 @@ ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {
     }
   }
   return {};
+}
+
+ModuleRules::Verdict ModuleRules::judge(const Module& module) const {
+  Verdict verdict = judge(std::string_view(module.name));
+  return verdict.kind == Verdict::Kind::none ? judge_experts(module) : verdict;
+}
+
+ModuleRules::Verdict ModuleRules::judge_experts(const Module& module) const {
+  using Kind = Verdict::Kind;
+  Verdict verdict;
+  std::size_t listed = 0;
+  const std::vector<std::string> names = names_of_experts(module);
+  for (const std::string& name : names) {
+    const Verdict one = judge(std::string_view(name));
+    if (one.kind == Kind::partly) return one;
+    if (one.kind == Kind::none) continue;
+    if (listed++ == 0) verdict.entry = one.entry;
+  }
+  if (listed == 0) return {};
+  verdict.kind = listed == names.size() || dialect_.any_part ? Kind::whole : Kind::partly;
+  if (verdict.kind == Kind::partly) {
+    verdict.listed_parts = fmt::format("{} of {} experts", listed, names.size());
+    verdict.other_parts = fmt::format("{}", names.size() - listed);
+  }
+  return verdict;
 }
 
 ModuleRules::Verdict ModuleRules::judge_parts(std::string_view module) const {

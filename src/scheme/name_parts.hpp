@@ -35,6 +35,10 @@ bool has_weight(const Module& module);
 // Expert number of a module that holds all experts in one tensor, as Module::expert.
 inline constexpr int all_experts = -2;
 
+// What the experts of such a module are called where each has its own: "mlp.experts.0.down_proj" …
+// Empty for any other, or where no part is called "experts".
+std::vector<std::string> names_of_experts(const Module& module);
+
 struct ModuleRole {
   Role role = Role::other;
   int layer = -1;

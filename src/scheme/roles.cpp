@@ -227,6 +227,21 @@ std::string layer_path(std::string_view module) {
   return std::string(name.substr(0, end - 1));
 }
 
+std::vector<std::string> names_of_experts(const Module& module) {
+  constexpr std::int64_t most_experts = 4096;
+  constexpr std::string_view component = "experts.";
+  const std::size_t at = module.name.rfind(component);
+  const bool whole = at != std::string::npos && (at == 0 || module.name[at - 1] == '.');
+  if (module.expert != all_experts || !whole || module.experts > most_experts) return {};
+  const std::size_t end = at + component.size();
+  std::vector<std::string> names;
+  for (std::int64_t expert = 0; expert < module.experts; ++expert) {
+    names.push_back(module.name.substr(0, end) + std::to_string(expert) + "." +
+                    module.name.substr(end));
+  }
+  return names;
+}
+
 ModuleRole find_role(std::string_view module) {
   const std::vector<std::string_view> parts = split_dots(module);
   if (std::any_of(parts.begin(), parts.end(), is_tower)) return {};

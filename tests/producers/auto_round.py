@@ -78,6 +78,19 @@ def layers():
     case = whole("auto-round-blocks", Form(), config("auto_round:auto_gptq", block_name_to_quantize="model.layers"))
     case.tensors["lm_head.weight"] = bf16(np.ones((64, 64)))
     yield case
+    # Of a list of lists each counts as what its names have in common.
+    for number, (blocks, excluded) in enumerate([
+        ([["model.layers.1", "model.layers.2"]], False),
+        ([["model.layers.10", "model.layers.11"]], False),
+        ([["model.visual.blocks.0", "model.visual.blocks.1"], ["model.layers.1", "model.layers.2"]], False),
+        ([["model.layers.1"]], True),
+        ([["model.visual.blocks.0", "model.visual.blocks.1"]], True),
+        (["model.layers.1", "model.layers.2"], True),
+        ([["model.visual.blocks.0", "layers.1"]], True),
+    ]):
+        case = whole(f"auto-round-blocks-{number}", Form(), config("auto_round:auto_gptq", block_name_to_quantize=blocks))
+        case.faults = ("config-excludes-quantized",) if excluded else ()
+        yield case
     case = whole("auto-round-lm-head", Form(), config("auto_round:auto_gptq", extra_config={"lm_head": {"bits": 4}}))
     parts, case.values["lm_head.weight"] = gptq.matrix(random("head"), 64, 64, Form())
     case.tensors |= {f"lm_head.{suffix}": part for suffix, part in parts.items()}
