@@ -93,12 +93,13 @@ bool says_plain(const QuarkConfig& config, const Module& module) {
   return !said || said->plain;
 }
 
-// A plain matrix that a quantizer takes unless it is told not to. Output heads and routers are left
-// by the loaders of these.
+// A plain matrix that a quantizer takes unless it is told not to. Routers are left by
+// the loaders of these, output heads by those of FP8 and bitsandbytes.
 std::optional<Level> plain_level(const TakenMatrices& taken, const Draft& draft,
                                  const QuarkConfig* quark) {
   const Module& module = draft.module;
-  if (module.role == Role::router || module.role == Role::head) return std::nullopt;
+  if (module.role == Role::router) return std::nullopt;
+  if (module.role == Role::head && quark == nullptr) return std::nullopt;
   if (quark != nullptr && says_plain(*quark, module)) return std::nullopt;
   return taken.level(draft, quark != nullptr && quark->names(module), false);
 }
@@ -173,14 +174,19 @@ void check_rules(Inventory& inventory, std::span<const std::string_view> names) 
   }
 }
 
-// Whether the config and a module both say bitsandbytes.
-bool has_bitsandbytes(const Inventory& inventory) {
+// Whose loaders take every linear layer where there is no list: what both the config and a module
+// say.
+std::optional<Producer> listless_producer(const Inventory& inventory) {
   const Declaration* declared = inventory.declared.first();
-  return declared != nullptr && declared->producer == Producer::bitsandbytes &&
-         std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [](const Draft& draft) {
-           return draft.module.scheme.quantized() &&
-                  draft.module.scheme.producer == Producer::bitsandbytes;
-         });
+  if (declared == nullptr) return std::nullopt;
+  const Producer producer = list_producer(*declared);
+  const bool all = producer == Producer::bitsandbytes || producer == Producer::quark ||
+                   producer == Producer::fp8;
+  const bool any =
+      std::any_of(inventory.drafts.begin(), inventory.drafts.end(), [&](const Draft& draft) {
+        return draft.module.scheme.quantized() && draft.module.scheme.producer == producer;
+      });
+  return all && any ? std::optional(producer) : std::nullopt;
 }
 
 }  // namespace
@@ -200,12 +206,11 @@ void check_module_rules(Inventory& inventory) {
   const std::vector<std::string> experts = expert_names(inventory);
   const std::vector<std::string_view> names = module_names(inventory, experts);
   check_rules(inventory, names);
-  // Without a list, bitsandbytes takes every linear layer.
-  const bool listless = has_bitsandbytes(inventory);
-  if (listless) by_producer[Producer::bitsandbytes];
+  const std::optional<Producer> listless = listless_producer(inventory);
+  if (listless) by_producer[*listless];
   for (auto& [producer, entries] : by_producer) {
     if (producer == Producer::unknown) continue;
-    if (entries.empty() && !(listless && producer == Producer::bitsandbytes)) continue;
+    if (entries.empty() && producer != listless) continue;
     const ModuleRules rules(dialect_of(producer), std::move(entries),
                             inventory.declared.all.front().budget);
     check_contradictions(inventory, producer, rules);

@@ -74,12 +74,12 @@ def matrix(rng, n, k, version, size):
     return tensors, codes * scale + offset, codes * scale + np.abs(offset)
 
 
-def whole(name, version="gemm", size=32, block=None, files=None):
+def whole(name, version="gemm", size=32, block=None, files=None, sizes=SIZES):
     rng = random(name)
     case = Case(name, {}, files=files or {})
     if block:
         case.config = {"quantization_config": block}
-    for projection, n, k in SIZES:
+    for projection, n, k in sizes:
         module = f"model.layers.0.mlp.{projection}_proj"
         parts, values, magnitudes = matrix(rng, n, k, version, size)
         case.tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}
@@ -98,6 +98,9 @@ def variants():
                 continue
             name = f"awq-{version.replace('_', '-')}-group-{size if size > 0 else 'k'}"
             yield whole(name, version, size, config(version, size))
+    wide = [("gate", 128, 256), ("up", 128, 256), ("down", 256, 128)]
+    for version in ("gemm", "gemv", "gemv_fast"):
+        yield whole(f"awq-{version.replace('_', '-')}-group-128", version, 128, config(version, 128), sizes=wide)
     for version in ("GEMM", "marlin", "exllama", "ipex"):
         yield whole(f"awq-version-{version}", block=config(version))
     yield whole("awq-llm-awq", "gemv_fast", 64, config("llm-awq", 64))

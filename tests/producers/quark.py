@@ -133,7 +133,21 @@ def rules():
     yield under("group-size", microscaling("quark-rule"), {"*up_proj": sixteen}, faults=("config-group-size",))
 
 
+def heads():
+    """An output head is quantized unless it is excluded."""
+    for name, exclude in [("excluded", ["lm_head"]), ("not-excluded", [])]:
+        rng = random(f"quark-head-{name}")
+        codes, exponents, values = mxfp4(rng, (48, 64))
+        case = one(f"quark-head-{name}", {"weight": pack_nibbles(codes), "weight_scale": exponents}, values, config(MX), "Quark")
+        case.config["quantization_config"]["exclude"] = exclude
+        case.tensors["lm_head.weight"] = bf16(rng.normal(0, 0.05, (96, 64)))
+        if not exclude:
+            case.faults, case.said = ("config-expects-quantized",), ("lm_head",)
+        yield case
+
+
 def cases():
+    yield from heads()
     yield microscaling("quark-mxfp4")
     yield microscaling("quark-mxfp4-fp8-inputs", spec("fp8_e4m3", "per_tensor"), {"input_scale": np.float32(0.1)})
     yield nvfp4("quark-nvfp4-f32", np.float32)
