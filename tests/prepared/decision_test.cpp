@@ -139,7 +139,7 @@ TEST(Decision, OfTheBundledModelIsWhatPrepareDoes) {
 
 TEST(Decision, OfEveryFamilyIsWhatPrepareDoes) {
   const fs::path families = tests::vectors_dir() / "models/families";
-  if (!fs::exists(families)) GTEST_SKIP() << "no models of families beside the project";
+  if (!fs::exists(families)) GTEST_SKIP() << families << ", beside the project, is missing";
   for (const auto& family : fs::directory_iterator(families)) expect_same_for_all(family.path());
 }
 

@@ -358,7 +358,8 @@ TEST_F(QuantizeCheckpoint, DecodingRefusesWhatIsNotFinite) {
 
 TEST_F(QuantizeCheckpoint, ATrainedModelHasTheErrorOfIndependentCode) {
   const fs::path model = tests::vectors_dir() / "models" / "tiny-moe";
-  if (!fs::exists(model / "rtn_reference.json")) GTEST_SKIP() << model << " is absent";
+  if (!fs::exists(model / "rtn_reference.json"))
+    GTEST_SKIP() << model << ", beside the project, is missing";
   const Json reference = *Json::parse(file_content(model / "rtn_reference.json"), "reference");
   const Json& nvfp4 = *reference.find("results")->find("nvfp4");
   const auto source = Checkpoint::open(model);
