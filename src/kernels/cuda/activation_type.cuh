@@ -17,6 +17,7 @@ __device__ __forceinline__ std::uint32_t bits_of(const Pair& pair) {
 struct Bf16 {
   using Value = __nv_bfloat16;
   using Pair = __nv_bfloat162;
+  static constexpr char ptx_type[] = "bf16";  // in names of instructions
   // 128, whose lowest 7 bits are those of an integer, twice.
   static constexpr std::uint32_t integers = 0x43004300U;
   static __device__ __forceinline__ Value round(float value) { return __float2bfloat16_rn(value); }
@@ -28,6 +29,7 @@ struct Bf16 {
 struct F16 {
   using Value = __half;
   using Pair = __half2;
+  static constexpr char ptx_type[] = "f16";
   static constexpr std::uint32_t integers = 0x64006400U;  // of 1024
   static __device__ __forceinline__ Value round(float value) { return __float2half_rn(value); }
   static __device__ __forceinline__ std::uint32_t round_pair(float low, float high) {
