@@ -106,11 +106,13 @@ FEWBIT_HD constexpr CudaIntCode cuda_int_code(Place place) {
           .k = word / 4 % 4 * 8 + word % 2 * 4 + nibble / 2 % 2 * 2 + nibble / 4};
 }
 
-// The codes, dims those of the whole matrix: its first n/2 rows are the first half.
-template <int code_bits, int scale_cells, bool zeros>
-struct CudaIntCodes {
-  static constexpr CudaIntForm form{.bits = code_bits, .scale_cells = scale_cells, .zeros = zeros};
-  static constexpr int bits = code_bits;
+// What lies in the cells' codes, dims those of the whole matrix: its first n/2 rows are the first
+// half. A Cell says where in a cell (place, and back: code, half -1 where there is none), of how
+// many bits and in which form.
+template <class Cell>
+struct CudaCellCodes {
+  static constexpr CudaIntForm form = Cell::form;
+  static constexpr int bits = Cell::bits;
 
   FEWBIT_HD static constexpr Dims half(Dims d) { return {.n = d.n / 2, .k = d.k}; }
   FEWBIT_HD static constexpr bool accepts(Dims d) {
@@ -124,9 +126,9 @@ struct CudaIntCodes {
   FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
     const std::int64_t row = n % half(d).n;
     const std::int64_t unit = row / 16 * CudaIntForm::quads(half(d)) * form.quad_bytes();
-    Place place = cuda_int_place<bits>({.half = static_cast<int>(n / half(d).n),
-                                        .row = static_cast<int>(row % 16),
-                                        .k = static_cast<int>(k % 32)});
+    Place place = Cell::place({.half = static_cast<int>(n / half(d).n),
+                               .row = static_cast<int>(row % 16),
+                               .k = static_cast<int>(k % 32)});
     place.byte += unit + form.codes_at(k / 32);
     return place;
   }
@@ -135,14 +137,23 @@ struct CudaIntCodes {
     const std::int64_t within = p.byte % unit_bytes;
     const std::int64_t cell = form.cell_of(within);
     if (cell < 0) return {.n = -1, .k = -1};
-    const CudaIntCode code =
-        cuda_int_code<bits>({.byte = within - form.codes_at(cell), .bit = p.bit});
+    const CudaIntCode code = Cell::code({.byte = within - form.codes_at(cell), .bit = p.bit});
     const std::int64_t row = p.byte / unit_bytes * 16 + code.row;
     const std::int64_t k = cell * 32 + code.k;
-    if (row >= half(d).n || k >= d.k) return {.n = -1, .k = -1};
+    if (code.half < 0 || row >= half(d).n || k >= d.k) return {.n = -1, .k = -1};
     return {.n = code.half * half(d).n + row, .k = k};
   }
 };
+
+template <int code_bits, int scale_cells, bool zeros>
+struct CudaIntCell {
+  static constexpr CudaIntForm form{.bits = code_bits, .scale_cells = scale_cells, .zeros = zeros};
+  static constexpr int bits = code_bits;
+  FEWBIT_HD static constexpr Place place(CudaIntCode code) { return cuda_int_place<bits>(code); }
+  FEWBIT_HD static constexpr CudaIntCode code(Place place) { return cuda_int_code<bits>(place); }
+};
+template <int code_bits, int scale_cells, bool zeros>
+using CudaIntCodes = CudaCellCodes<CudaIntCell<code_bits, scale_cells, zeros>>;
 
 // What stands in the headers for each row and run of cells: 16-bit scales, or bytes of zero points.
 // Dims [n, runs of 32 scale_cells k] of the whole matrix.

@@ -54,41 +54,15 @@ FEWBIT_HD constexpr CudaIntCode cuda_nf3_at(Place place, int bit) {
           .k = lane % 4 * 8 + byte / 2 % 2 * 4 + pair / 2 * 2 + byte % 2};
 }
 
-// A bit of the codes as they are stored, dims those of the whole matrix: its first n/2 rows are the
-// first half. Scales as those of CudaIntHeader<3, 1, false, false>.
+// A bit of the codes as they are stored. Scales as those of CudaIntHeader<3, 1, false, false>.
 template <int bit>
-struct CudaNf3Plane {
+struct CudaNf3Cell {
   static constexpr CudaIntForm form{.bits = 3, .scale_cells = 1, .zeros = false};
   static constexpr int bits = 1;
-
-  FEWBIT_HD static constexpr Dims half(Dims d) { return {.n = d.n / 2, .k = d.k}; }
-  FEWBIT_HD static constexpr bool accepts(Dims d) {
-    return d.n % 2 == 0 && CudaIntForm::accepts(half(d));
-  }
-  FEWBIT_HD static constexpr std::int64_t bytes(Dims d) { return form.bytes(half(d)); }
-  FEWBIT_HD static constexpr std::int64_t spare_bits(Dims d) { return 8 * bytes(d) - d.n * d.k; }
-
-  FEWBIT_HD static constexpr Place place(Dims d, std::int64_t n, std::int64_t k) {
-    const std::int64_t row = n % half(d).n;
-    const std::int64_t unit = row / 16 * CudaIntForm::quads(half(d)) * form.quad_bytes();
-    Place place = cuda_nf3_place({.half = static_cast<int>(n / half(d).n),
-                                  .row = static_cast<int>(row % 16),
-                                  .k = static_cast<int>(k % 32)},
-                                 bit);
-    place.byte += unit + form.codes_at(k / 32);
-    return place;
-  }
-  FEWBIT_HD static constexpr Element inverse(Dims d, Place p) {
-    const std::int64_t unit_bytes = CudaIntForm::quads(half(d)) * form.quad_bytes();
-    const std::int64_t within = p.byte % unit_bytes;
-    const std::int64_t cell = form.cell_of(within);
-    if (cell < 0) return {.n = -1, .k = -1};
-    const CudaIntCode code = cuda_nf3_at({.byte = within - form.codes_at(cell), .bit = p.bit}, bit);
-    const std::int64_t row = p.byte / unit_bytes * 16 + code.row;
-    const std::int64_t k = cell * 32 + code.k;
-    if (code.half < 0 || row >= half(d).n || k >= d.k) return {.n = -1, .k = -1};
-    return {.n = code.half * half(d).n + row, .k = k};
-  }
+  FEWBIT_HD static constexpr Place place(CudaIntCode code) { return cuda_nf3_place(code, bit); }
+  FEWBIT_HD static constexpr CudaIntCode code(Place place) { return cuda_nf3_at(place, bit); }
 };
+template <int bit>
+using CudaNf3Plane = CudaCellCodes<CudaNf3Cell<bit>>;
 
 }  // namespace fewbit
