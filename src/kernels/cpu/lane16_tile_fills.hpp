@@ -57,9 +57,7 @@ struct CellFill {
   CellGroups groups;
   Lane16Blocks weight;
   explicit CellFill(const Lane16Blocks& block)
-      : at(block_place<K>(block, 0)),
-        groups(K::fixed_cells != 0 ? K::fixed_cells : block.group / 16),
-        weight(block) {}
+      : at(block_place<K>(block, 0)), groups(cells_of_group<K>(block)), weight(block) {}
   static bool ordinary(const Lane16Blocks& /*block*/) { return true; }
   FEWBIT_MEMBER const std::uint8_t* codes(std::int64_t c) const {
     return at.codes + c * cell_bytes;
@@ -197,7 +195,7 @@ struct E4m3Fill {
   __m512i table;
   explicit E4m3Fill(const Lane16Blocks& block)
       : at(block_place<K>(block, 0)),
-        groups(K::fixed_cells != 0 ? K::fixed_cells : block.group / 16),
+        groups(cells_of_group<K>(block)),
         table(doubled(e2m1_steps)) {}
   static bool ordinary(const Lane16Blocks& block) {
     __m128i largest = _mm_setzero_si128();

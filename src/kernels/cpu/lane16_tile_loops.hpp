@@ -129,7 +129,7 @@ std::int64_t run_alike(T& unit, const Lane16Tiles& run, std::int64_t first, bool
   const std::int64_t all = run.left.k / 16;
   const std::int64_t block_bytes = all * By::cell_bytes;
   const Ahead ahead{2048, block_bytes, (run.step - 1) * block_bytes};
-  const std::int64_t own = K::fixed_cells != 0 ? K::fixed_cells : run.left.group / 16;
+  const std::int64_t own = cells_of_group<K>(run.left);
   const ChunkCut cut = chunk_cut(all, By::in_weights || own >= all ? 0 : own);
   Pair<By> pair = pair_at<K, By, COLUMNS>(run, first);
   Chunk chunk;

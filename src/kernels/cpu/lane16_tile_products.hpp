@@ -88,7 +88,7 @@ template <class K, class Fill>
 FEWBIT_INLINE __m512 span_scale(const Pair<Fill>& pair, int column, const Span& span) {
   const Lane16Blocks& block = pair.blocks[column];
   if constexpr (Fill::in_weights) return _mm512_set1_ps(block.global_scale);
-  const std::int64_t group_cells = K::fixed_cells != 0 ? K::fixed_cells : block.group / 16;
+  const std::int64_t group_cells = cells_of_group<K>(block);
   return group_scale<Avx512, K>(block, pair.fill[column].at, span.first_cell / group_cells);
 }
 
