@@ -110,15 +110,7 @@ std::vector<float> TileLayer::run(const Call& call, Executor& executor,
   std::vector<std::byte> out(hidden.size());
   AlignedBuffer workspace = *AlignedBuffer::allocate(*layer_->workspace_bytes(call.tokens));
   std::memset(workspace.data(), 0xff, workspace.size());
-  MoeArgs args;
-  args.tokens = call.tokens;
-  args.hidden = {.dtype = DType::bf16,
-                 .shape = {call.tokens, problem_.hidden_size},
-                 .bytes = hidden,
-                 .device = {}};
-  args.topk_ids = call.ids;
-  args.topk_weights = call.weights;
-  args.expert_map = call.expert_map;
+  MoeArgs args = args_of(problem_, call, hidden);
   args.out = out;
   args.amax = amax;
   args.workspace = workspace.span();

@@ -209,13 +209,7 @@ Result<MoeLayer> prepare(const std::string& backend, const MoeProblem& problem,
   return MoeLayer::prepare(selection, problem, weights, device, executor);
 }
 
-Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call, Executor& executor,
-                                   std::optional<AmaxTable> amax) {
-  const MoeProblem& problem = layer.problem();
-  const std::vector<std::byte> hidden = converted(problem.activation_dtype, call.hidden);
-  FEWBIT_TRY(const std::uint64_t bytes, layer.workspace_bytes(call.tokens));
-  Guarded workspace(bytes);
-  Guarded out(hidden.size());
+MoeArgs args_of(const MoeProblem& problem, const Call& call, std::span<const std::byte> hidden) {
   MoeArgs args;
   args.tokens = call.tokens;
   args.hidden = {.dtype = problem.activation_dtype,
@@ -225,6 +219,17 @@ Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call, Exec
   args.topk_ids = call.ids;
   args.topk_weights = call.weights;
   args.expert_map = call.expert_map;
+  return args;
+}
+
+Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call, Executor& executor,
+                                   std::optional<AmaxTable> amax) {
+  const MoeProblem& problem = layer.problem();
+  const std::vector<std::byte> hidden = converted(problem.activation_dtype, call.hidden);
+  FEWBIT_TRY(const std::uint64_t bytes, layer.workspace_bytes(call.tokens));
+  Guarded workspace(bytes);
+  Guarded out(hidden.size());
+  MoeArgs args = args_of(problem, call, hidden);
   args.out = out.memory();
   args.amax = amax;
   args.workspace = workspace.memory();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,9 @@ Result<MoeLayer> prepare(const std::string& backend, const MoeProblem& problem,
                          const MoeWeights& weights, const DeviceInfo& device,
                          Executor& executor = serial_executor());
 
+// The call for a layer, still without output and workspace; it borrows from `call` and `hidden`,
+// which is in the problem's type of activations.
+MoeArgs args_of(const MoeProblem& problem, const Call& call, std::span<const std::byte> hidden);
 // Runs the layer with a workspace full of NaN and guards around output and workspace; fails the
 // test when a guard was touched. Returns the bytes of the output.
 Result<std::vector<std::byte>> run(const MoeLayer& layer, const Call& call,

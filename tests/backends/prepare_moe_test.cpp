@@ -63,14 +63,7 @@ std::vector<std::byte> result_of(const PreparedMoe& layer, const MoeProblem& pro
   std::memcpy(hidden.data(), call.hidden.data(), hidden.size());
   std::vector<std::byte> out(hidden.size());
   AlignedBuffer workspace = *AlignedBuffer::allocate(*layer.workspace_bytes(call.tokens));
-  MoeArgs args;
-  args.tokens = call.tokens;
-  args.hidden = {.dtype = DType::f32,
-                 .shape = {call.tokens, problem.hidden_size},
-                 .bytes = hidden,
-                 .device = {}};
-  args.topk_ids = call.ids;
-  args.topk_weights = call.weights;
+  MoeArgs args = test::args_of(problem, call, hidden);
   args.out = out;
   args.workspace = workspace.span();
   EXPECT_TRUE(layer.run(args, serial_executor()));

@@ -27,14 +27,7 @@ TEST(RunMemory, ACallTakesNone) {
       AlignedBuffer workspace = *AlignedBuffer::allocate(*layer.workspace_bytes(tokens));
       std::vector<std::byte> hidden(static_cast<std::size_t>(tokens * problem.hidden_size * 2));
       std::vector<std::byte> out(hidden.size());
-      MoeArgs args;
-      args.tokens = tokens;
-      args.hidden = {.dtype = DType::bf16,
-                     .shape = {tokens, problem.hidden_size},
-                     .bytes = hidden,
-                     .device = {}};
-      args.topk_ids = call.ids;
-      args.topk_weights = call.weights;
+      MoeArgs args = test::args_of(problem, call, hidden);
       args.out = out;
       args.workspace = workspace.span();
       for (Executor* executor : {&serial_executor(), pool->get()}) {

@@ -50,12 +50,7 @@ class WatchedLayer {
     std::vector<std::byte> out(hidden.size());
     AlignedBuffer workspace = *AlignedBuffer::allocate(*layer_->workspace_bytes(tokens));
     const std::vector<float> topk_weights(ids.size(), 0.5F);
-    MoeArgs args;
-    args.tokens = tokens;
-    args.hidden = {.dtype = DType::bf16,
-                   .shape = {tokens, problem_.hidden_size},
-                   .bytes = hidden,
-                   .device = {}};
+    MoeArgs args = test::args_of(problem_, call, hidden);
     args.topk_ids = ids;
     args.topk_weights = topk_weights;
     args.out = out;
