@@ -14,8 +14,6 @@
 
 namespace fewbit::cuda {
 
-#define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
-
 struct Case {
   const char* name;
   CellFormat format;

@@ -10,6 +10,8 @@
 
 namespace fewbit::cuda {
 
+#define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
+
 // Compute capabilities, as 10 major + minor.
 struct Capabilities {
   int least = 90;

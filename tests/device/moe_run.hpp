@@ -24,8 +24,6 @@ class MoeF4Test : public CardTest {
   StreamCard card_;
 };
 
-#define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
-
 struct Outcome {
   std::vector<std::uint16_t> out;
   bool counters_zero = false;

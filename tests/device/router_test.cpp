@@ -18,8 +18,6 @@
 namespace fewbit::cuda {
 namespace {
 
-#define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
-
 class RouterTest : public CardTest {
  protected:
   RouterTest() : CardTest({.least = 90, .most = INT_MAX}) {}
