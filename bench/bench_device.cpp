@@ -8,12 +8,6 @@
 namespace fewbit::bench {
 namespace {
 
-Result<device::Buffer> upload(std::span<const std::byte> bytes, const device::Stream& stream) {
-  FEWBIT_TRY(device::Buffer buffer, device::Buffer::allocate(bytes.size(), stream));
-  FEWBIT_TRY(device::copy_to_device(buffer.data(), bytes, stream));
-  return buffer;
-}
-
 template <class T>
 std::span<const T> elements_of(const device::Buffer& buffer) {
   return {buffer.as<const T>(), buffer.size() / sizeof(T)};
@@ -49,9 +43,10 @@ Result<std::vector<double>> repeat(const Work& work, double budget, const device
 
 Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Executor& executor) {
   FEWBIT_TRY(const device::Stream stream, device::Stream::create());
-  FEWBIT_TRY(const device::Buffer hidden, upload(calls.hidden.bytes, stream));
+  FEWBIT_TRY(const device::Buffer hidden, device::copy_of(calls.hidden.bytes, stream));
   FEWBIT_TRY(const device::Buffer out, device::Buffer::allocate(hidden.size(), stream));
-  FEWBIT_TRY(const device::Buffer weights, upload(std::as_bytes(calls.router_weights), stream));
+  FEWBIT_TRY(const device::Buffer weights,
+             device::copy_of(std::as_bytes(calls.router_weights), stream));
   FEWBIT_TRY(const std::uint64_t bytes, calls.layers.front().device_workspace_bytes(calls.tokens));
   FEWBIT_TRY(const device::Buffer memory, device::Buffer::allocate(bytes + 1024, stream));
   const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) % 1024;
@@ -60,7 +55,7 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
   for (std::size_t i = 0; i < calls.layers.size(); ++i) {
     const auto of_layer =
         routed ? std::as_bytes(std::span(calls.logits[i])) : std::as_bytes(std::span(calls.ids[i]));
-    FEWBIT_TRY(device::Buffer buffer, upload(of_layer, stream));
+    FEWBIT_TRY(device::Buffer buffer, device::copy_of(of_layer, stream));
     ids.push_back(std::move(buffer));
   }
   FEWBIT_TRY(stream.synchronize());

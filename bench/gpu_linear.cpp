@@ -30,18 +30,15 @@ struct Format {
   CellFormat cells;
   double bits;
 };
-const Format formats[] = {
-    {"NVFP4", nvfp4_cells, 4.5},
-    {"INT4-g128",
-     {.kind = CellKind::int4, .ints = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
-     4.125},
-    {"FP8-block", {.kind = CellKind::f8}, 8.002},
-    {"INT8-g128", int8_cells(4, false, true), 8.125},
-    {"MXFP8", {.kind = CellKind::mxfp8}, 8.25},
-    {"Q4_0", int4_cells(1, false, true), 4.5},
-    {"Q8_0", int8_cells(1, false, true), 8.5},
-    {"Q2_0", ternary_cells(2, true), 2.25},
-    {"NF3", nf3_cells, 3.5}};
+const Format formats[] = {{"NVFP4", nvfp4_cells, 4.5},
+                          {"INT4-g128", int4_cells(4, false, true), 4.125},
+                          {"FP8-block", {.kind = CellKind::f8}, 8.002},
+                          {"INT8-g128", int8_cells(4, false, true), 8.125},
+                          {"MXFP8", {.kind = CellKind::mxfp8}, 8.25},
+                          {"Q4_0", int4_cells(1, false, true), 4.5},
+                          {"Q8_0", int8_cells(1, false, true), 8.5},
+                          {"Q2_0", ternary_cells(2, true), 2.25},
+                          {"NF3", nf3_cells, 3.5}};
 
 struct Options {
   std::vector<std::int64_t> tokens = {1, 4, 16, 32, 64, 128, 256, 512, 1024, 4096};

@@ -47,28 +47,19 @@ struct Format {
   double bits;           // of a weight, with its part of the scales
   bool ordered = false;  // act-order: activations are put in it first
 };
-constexpr CellFormat int_cells(CellKind kind, int bits, int scale_cells) {
-  return {.kind = kind, .ints = {.bits = bits, .scale_cells = scale_cells}, .f16_scales = true};
-}
-constexpr Format formats[] = {
+const Format formats[] = {
     {"NVFP4", nvfp4_cells, 16, 4.5},
     {"MXFP4", mxfp4_cells, 32, 4.25},
-    {"INT4-g128",
-     {.kind = CellKind::int4, .ints = {.scale_cells = 4, .zeros = false}, .f16_scales = true},
-     128,
-     4.125},
-    {"INT4-g32",
-     {.kind = CellKind::int4, .ints = {.scale_cells = 1, .zeros = false}, .f16_scales = false},
-     32,
-     4.5},
+    {"INT4-g128", int4_cells(4, false, true), 128, 4.125},
+    {"INT4-g32", int4_cells(1, false, false), 32, 4.5},
     {"FP8-block", {.kind = CellKind::f8}, 128, 8.002},
-    {"INT4-order", int_cells(CellKind::int4, 4, 4), 128, 4.125, true},
-    {"INT8-g128", int_cells(CellKind::int8, 8, 4), 128, 8.125},
+    {"INT4-order", int4_cells(4, false, true), 128, 4.125, true},
+    {"INT8-g128", int8_cells(4, false, true), 128, 8.125},
     {"MXFP8", {.kind = CellKind::mxfp8}, 32, 8.25},
-    {"Q4_0", int_cells(CellKind::int4, 4, 1), 32, 4.5},
-    {"Q8_0", int_cells(CellKind::int8, 8, 1), 32, 8.5},
-    {"Q2_0", int_cells(CellKind::ternary, 2, 2), 64, 2.25},
-    {"NF3", {.kind = CellKind::nf3, .ints = {.bits = 3}}, 32, 3.5},
+    {"Q4_0", int4_cells(1, false, true), 32, 4.5},
+    {"Q8_0", int8_cells(1, false, true), 32, 8.5},
+    {"Q2_0", ternary_cells(2, true), 64, 2.25},
+    {"NF3", nf3_cells, 32, 3.5},
 };
 
 constexpr const char* usual_formats = "NVFP4,MXFP4,INT4-g128,INT4-g32,FP8-block";

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,10 +20,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/time_calls.hpp"
 #include "bench/usage.hpp"
 #include "fewbit/scheme.hpp"
 
 namespace {
+
+using fewbit::bench::Clock;
+using fewbit::bench::seconds_since;
 
 constexpr int shards = 120;
 constexpr int layers = 50;
@@ -158,19 +161,15 @@ struct Times {
   double total() const { return open + identify + validate; }
 };
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 fewbit::Result<Times> measure_once(const std::filesystem::path& folder) {
   Times times;
-  auto start = std::chrono::steady_clock::now();
+  auto start = Clock::now();
   FEWBIT_TRY(const auto checkpoint, fewbit::Checkpoint::open(folder));
   times.open = seconds_since(start);
-  start = std::chrono::steady_clock::now();
+  start = Clock::now();
   FEWBIT_TRY(const auto identified, fewbit::identify(checkpoint));
   times.identify = seconds_since(start);
-  start = std::chrono::steady_clock::now();
+  start = Clock::now();
   const auto findings = fewbit::validate(checkpoint, identified, fewbit::Depth::headers);
   times.validate = seconds_since(start);
   const auto wrong = std::count_if(findings.begin(), findings.end(), [](const auto& finding) {

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "bench/time_calls.hpp"
 #include "bench/usage.hpp"
 #include "checkpoint/json.hpp"
 #include "fewbit/prepare.hpp"
@@ -23,6 +23,9 @@
 #include "select/backend.hpp"
 
 namespace {
+
+using fewbit::bench::Clock;
+using fewbit::bench::seconds_since;
 
 constexpr int layers = 26;
 constexpr int rounds = 9;
@@ -65,10 +68,6 @@ fewbit::Result<std::uint64_t> write_model(const std::filesystem::path& folder) {
   return bytes;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 struct Times {
   double open = 0;    // manifest, sizes, headers, mappings
   double layers = 0;  // every layer ready to run
@@ -78,10 +77,10 @@ struct Times {
 fewbit::Result<Times> measure_once(const std::filesystem::path& folder,
                                    const fewbit::DeviceInfo& device) {
   Times times;
-  auto start = std::chrono::steady_clock::now();
+  auto start = Clock::now();
   FEWBIT_TRY(const auto model, fewbit::PreparedModel::open(folder));
   times.open = seconds_since(start);
-  start = std::chrono::steady_clock::now();
+  start = Clock::now();
   for (const int number : model.layers()) {
     FEWBIT_TRY(const auto layer, model.layer(number, fewbit::DType::bf16, 512, device, {}));
     if (layer.experts.info().owned_bytes != 0) {

@@ -111,12 +111,14 @@ Result<void> copy_to_device(void* to, std::span<const std::byte> from, const Str
 Result<void> copy_to_host(std::span<std::byte> to, const void* from, const Stream& stream);
 Result<void> copy_on_device(void* to, const void* from, std::uint64_t bytes, const Stream& stream);
 // A buffer of the values.
-template <class T>
-Result<Buffer> copy_of(const std::vector<T>& values, const Stream& stream) {
-  const auto bytes = std::as_bytes(std::span(values));
+inline Result<Buffer> copy_of(std::span<const std::byte> bytes, const Stream& stream) {
   FEWBIT_TRY(Buffer buffer, Buffer::allocate(bytes.size(), stream));
   FEWBIT_TRY(copy_to_device(buffer.data(), bytes, stream));
   return buffer;
+}
+template <class T>
+Result<Buffer> copy_of(const std::vector<T>& values, const Stream& stream) {
+  return copy_of(std::as_bytes(std::span(values)), stream);
 }
 // `rows` rows of `width` bytes; pitches are the bytes from one row to the next. Any direction.
 struct Rows {

@@ -28,9 +28,7 @@ Result<DeviceRouter> DeviceRouter::create(const MoeProblem& problem, const MoeRo
     made.args_.bias = made.bias_.as<float>();
   }
   if (made.shape_.projects) {
-    const auto bytes = matrix.codes.view.bytes;
-    FEWBIT_TRY(made.matrix_, device::Buffer::allocate(bytes.size(), stream));
-    FEWBIT_TRY(device::copy_to_device(made.matrix_.data(), bytes, stream));
+    FEWBIT_TRY(made.matrix_, device::copy_of(matrix.codes.view.bytes, stream));
     made.projection_.experts = made.args_.experts;
     made.projection_.hidden = static_cast<int>(problem.hidden_size);
     made.projection_.x_type = plain_type(problem.activation_dtype);
