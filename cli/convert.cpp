@@ -36,9 +36,19 @@ Result<DequantizeOptions> library_options(const Options& options) {
   return out;
 }
 
+// What to open: of parts the first.
+std::string written(const Options& options, const DequantizeReport& report) {
+  return report.gguf_files.empty() ? options.output : report.gguf_files.front().string();
+}
+
+std::string more_parts_text(const DequantizeReport& report) {
+  if (report.gguf_files.size() < 2) return "";
+  return fmt::format(" and {} after it", counted(report.gguf_files.size() - 1, "part"));
+}
+
 Json report_json(const Options& options, const DequantizeReport& report) {
   Json out;
-  out.set("output", options.output);
+  out.set("output", written(options, report));
   out.set("to", options.target);
   out.set("decoded_tensors", report.decoded_tensors);
   out.set("kept_tensors", report.kept_tensors);
@@ -47,7 +57,30 @@ Json report_json(const Options& options, const DequantizeReport& report) {
   out.set("all_ones_zeros", report.all_ones_zeros);
   out.set("source_bytes", report.source_bytes);
   out.set("output_bytes", report.output_bytes);
+  if (report.gguf_files.empty()) return out;
+  std::vector<std::string> files;
+  for (const auto& file : report.gguf_files) files.push_back(file.string());
+  out.set("files", list_json(files));
   return out;
+}
+
+void print_report(const Options& options, const DequantizeReport& report) {
+  print_out("wrote {}{}\n  {} decoded to {}, {} kept\n  {} -> {}\n", written(options, report),
+            more_parts_text(report), counted(report.decoded_tensors, "weight tensor"),
+            options.target, counted(report.kept_tensors, "other"), bytes_text(report.source_bytes),
+            bytes_text(report.output_bytes));
+  print_out("  {} had to be rounded to {}{}\n", counted(report.inexact_values, "value"),
+            options.target,
+            report.inexact_values > 0 && options.target != "f32" ? "; --to f32 is nearer" : "");
+  if (report.erased_values > 0) {
+    print_out("  too small for {}, so that they became 0: {}\n", options.target,
+              counted(report.erased_values, "value"));
+  }
+  if (report.all_ones_zeros > 0) {
+    print_out("  all ones, read as {1}: {0}; --all-ones-zeros chooses\n",
+              counted(report.all_ones_zeros, "zero point"),
+              options.all_ones_zeros == "above" ? "2^bits" : "0");
+  }
 }
 
 Result<int> run_convert(const Options& options) {
@@ -63,22 +96,7 @@ Result<int> run_convert(const Options& options) {
     print_json(report_json(options, report));
     return exit_fine;
   }
-  print_out("wrote {}\n  {} decoded to {}, {} kept\n  {} -> {}\n", options.output,
-            counted(report.decoded_tensors, "weight tensor"), options.target,
-            counted(report.kept_tensors, "other"), bytes_text(report.source_bytes),
-            bytes_text(report.output_bytes));
-  print_out("  {} had to be rounded to {}{}\n", counted(report.inexact_values, "value"),
-            options.target,
-            report.inexact_values > 0 && options.target != "f32" ? "; --to f32 is nearer" : "");
-  if (report.erased_values > 0) {
-    print_out("  too small for {}, so that they became 0: {}\n", options.target,
-              counted(report.erased_values, "value"));
-  }
-  if (report.all_ones_zeros > 0) {
-    print_out("  all ones, read as {1}: {0}; --all-ones-zeros chooses\n",
-              counted(report.all_ones_zeros, "zero point"),
-              options.all_ones_zeros == "above" ? "2^bits" : "0");
-  }
+  print_report(options, report);
   return exit_fine;
 }
 

@@ -82,6 +82,8 @@ struct DequantizeReport {
   std::int64_t erased_values = 0;
   // Zero points of all ones that were read as `all_ones_zeros` says.
   std::int64_t all_ones_zeros = 0;
+  // Of a GGUF output, which may be in parts; empty: a folder was written.
+  std::vector<std::filesystem::path> gguf_files;
 };
 
 // Writes the checkpoint with every quantized matrix decoded to 16 or 32 bits, in the same naming,

@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 }  // namespace
 
 struct GgufWriter::State {
-  fs::path folder;
+  fs::path folder;  // empty: the current one
   std::vector<PlannedPart> parts;
   TensorFiles data;
   std::vector<fs::path> temporary;  // of the first parts, that many exist
 
   State(const fs::path& file, GgufPlan plan)
-      : folder(file.has_parent_path() ? file.parent_path() : fs::path(".")),
+      : folder(file.parent_path()),
         parts(std::move(plan.parts)),
         data(std::move(plan.tensors), file.string()) {}
   State(const State&) = delete;
@@ -34,6 +34,8 @@ struct GgufWriter::State {
     std::error_code ignored;
     for (const fs::path& path : temporary) fs::remove(path, ignored);
   }
+
+  fs::path place() const { return folder.empty() ? fs::path(".") : folder; }
 
   Result<void> check_names_free() const {
     for (const PlannedPart& part : parts) {
@@ -48,7 +50,7 @@ struct GgufWriter::State {
   Result<void> create_parts() {
     std::uint64_t bytes = 0;
     for (const PlannedPart& part : parts) bytes += part.file_bytes;
-    FEWBIT_TRY(check_room(folder, bytes));
+    FEWBIT_TRY(check_room(place(), bytes));
     for (const PlannedPart& part : parts) {
       const fs::path path = fmt::format("{}.partial.{}", (folder / part.file).string(), ::getpid());
       FEWBIT_TRY(auto file, OutputFile::create(path, part.file_bytes));
@@ -65,7 +67,7 @@ struct GgufWriter::State {
       FEWBIT_TRY(rename_to_new(temporary.back(), folder / parts[temporary.size() - 1].file));
       temporary.pop_back();
     }
-    return sync_folder(folder);
+    return sync_folder(place());
   }
 };
 
@@ -92,6 +94,12 @@ Result<void> GgufWriter::write(std::string_view name, std::span<const std::byte>
 Result<void> GgufWriter::finish() {
   FEWBIT_TRY(state_->data.finish());
   return state_->publish();
+}
+
+std::vector<fs::path> GgufWriter::files() const {
+  std::vector<fs::path> paths;
+  for (const PlannedPart& part : state_->parts) paths.push_back(state_->folder / part.file);
+  return paths;
 }
 
 }  // namespace fewbit

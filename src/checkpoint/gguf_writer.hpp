@@ -33,6 +33,8 @@ class GgufWriter {
                      std::uint64_t offset = 0);
   // Error inconsistent when a declared tensor was not written in full (names it).
   Result<void> finish();
+  // What finish() leaves: one file, or the parts in order, of which a loader opens the first.
+  std::vector<std::filesystem::path> files() const;
 
  private:
   struct State;

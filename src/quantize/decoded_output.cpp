@@ -62,22 +62,7 @@ Result<GgufWriter> create_gguf(const Checkpoint& source, const std::filesystem::
   return GgufWriter::create(output, pairs_for(*metadata, options.dtype), specs, writer);
 }
 
-// The first file of a model in parts.
-Result<std::filesystem::path> first_part(const std::filesystem::path& output) {
-  std::error_code ignored;
-  if (std::filesystem::exists(output, ignored)) return output;
-  const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : ".";
-  const std::string start = output.stem().string() + "-00001-of-";
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(start) && name.ends_with(".gguf")) return entry.path();
-  }
-  return Error{ErrorCode::inconsistent, "is not there after it was written", output.string()};
-}
-
-Result<void> read_back(const std::filesystem::path& output,
-                       const std::vector<TensorSpec>& outputs) {
-  FEWBIT_TRY(const std::filesystem::path file, first_part(output));
+Result<void> read_back(const std::filesystem::path& file, const std::vector<TensorSpec>& outputs) {
   FEWBIT_TRY(const Checkpoint written, Checkpoint::open(file));
   for (const TensorSpec& spec : outputs) {
     const TensorInfo* info = written.find(spec.name);
@@ -94,9 +79,8 @@ Result<void> read_back(const std::filesystem::path& output,
 
 }  // namespace
 
-DecodedOutput::DecodedOutput(std::filesystem::path path, std::vector<TensorSpec> outputs,
-                             Writer writer)
-    : path_(std::move(path)), outputs_(std::move(outputs)), writer_(std::move(writer)) {}
+DecodedOutput::DecodedOutput(std::vector<TensorSpec> outputs, Writer writer)
+    : outputs_(std::move(outputs)), writer_(std::move(writer)) {}
 
 Result<DecodedOutput> DecodedOutput::create(const Checkpoint& source,
                                             const std::filesystem::path& output,
@@ -104,12 +88,12 @@ Result<DecodedOutput> DecodedOutput::create(const Checkpoint& source,
                                             const DequantizeOptions& options) {
   if (output.extension() == ".gguf") {
     FEWBIT_TRY(GgufWriter writer, create_gguf(source, output, outputs, options));
-    return DecodedOutput(output, outputs, std::move(writer));
+    return DecodedOutput(outputs, std::move(writer));
   }
   WriterOptions writer_options;
   writer_options.max_shard_bytes = options.max_shard_bytes;
   FEWBIT_TRY(CheckpointWriter writer, CheckpointWriter::create(output, outputs, writer_options));
-  return DecodedOutput(output, outputs, std::move(writer));
+  return DecodedOutput(outputs, std::move(writer));
 }
 
 Result<void> DecodedOutput::write(std::string_view name, std::span<const std::byte> bytes,
@@ -120,11 +104,16 @@ Result<void> DecodedOutput::write(std::string_view name, std::span<const std::by
 Result<void> DecodedOutput::finish(const Checkpoint& source, const DequantizeOptions& options) {
   if (auto* gguf = std::get_if<GgufWriter>(&writer_)) {
     FEWBIT_TRY(gguf->finish());
-    return read_back(path_, outputs_);
+    return read_back(gguf->files().front(), outputs_);
   }
   auto& folder = std::get<CheckpointWriter>(writer_);
   FEWBIT_TRY(write_dequantized_files(source, options.dtype, folder));
   return folder.finish();
+}
+
+std::vector<std::filesystem::path> DecodedOutput::gguf_files() const {
+  const auto* gguf = std::get_if<GgufWriter>(&writer_);
+  return gguf == nullptr ? std::vector<std::filesystem::path>() : gguf->files();
 }
 
 }  // namespace fewbit

@@ -25,12 +25,13 @@ class DecodedOutput {
   // With the files beside the weights; of a GGUF file none is its own. A GGUF file is opened again
   // and compared with what was declared.
   Result<void> finish(const Checkpoint& source, const DequantizeOptions& options);
+  // Empty: it is a folder.
+  std::vector<std::filesystem::path> gguf_files() const;
 
  private:
   using Writer = std::variant<CheckpointWriter, GgufWriter>;
-  DecodedOutput(std::filesystem::path path, std::vector<TensorSpec> outputs, Writer writer);
+  DecodedOutput(std::vector<TensorSpec> outputs, Writer writer);
 
-  std::filesystem::path path_;
   std::vector<TensorSpec> outputs_;
   Writer writer_;
 };

@@ -360,9 +360,10 @@ Result<DequantizeReport> dequantize_checkpoint(const Checkpoint& source,
   FEWBIT_TRY(check_kept(source, identified, plan.kept));
   FEWBIT_TRY(DecodedOutput writer, DecodedOutput::create(source, output, plan.outputs, options));
   Job job(source, options, executor, plan, writer);
-  FEWBIT_TRY(const DequantizeReport report, job.run());
+  FEWBIT_TRY(DequantizeReport report, job.run());
   if (unused_scales) return *unused_scales;
   FEWBIT_TRY(writer.finish(source, options));
+  report.gguf_files = writer.gguf_files();
   return report;
 }
 

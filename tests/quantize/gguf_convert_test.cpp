@@ -75,7 +75,10 @@ TEST(GgufConvert, AGgufFileKeepsMetadataAndNames) {
   const ScratchFolder folder;
   DequantizeOptions options;
   options.dtype = DType::f32;
-  ASSERT_TRUE(dequantize_checkpoint(source, folder / "folder", options, serial_executor()));
+  const auto in_folder =
+      dequantize_checkpoint(source, folder / "folder", options, serial_executor());
+  ASSERT_TRUE(in_folder) << in_folder.error().message();
+  EXPECT_TRUE(in_folder->gguf_files.empty());
   const Checkpoint want = *Checkpoint::open(folder / "folder");
   for (const bool parts : {false, true}) {
     options.max_part_bytes = parts ? std::optional<std::uint64_t>(64) : std::nullopt;
@@ -87,6 +90,7 @@ TEST(GgufConvert, AGgufFileKeepsMetadataAndNames) {
         Checkpoint::open(folder / (name + (parts ? "-00001-of-00003.gguf" : ".gguf")));
     ASSERT_TRUE(made) << made.error().message();
     EXPECT_EQ(made->shards().size(), parts ? 3U : 1U);
+    EXPECT_TRUE(std::ranges::equal(report->gguf_files, made->shards()));
     ASSERT_EQ(made->tensors().size(), want.tensors().size());
     for (const TensorInfo& info : want.tensors()) {
       const TensorInfo* found = made->find(info.name);

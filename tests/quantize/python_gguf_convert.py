@@ -6,6 +6,7 @@ X, with X's metadata; in one file and in parts; what can't be written leaves not
 usage: python_gguf_convert.py FEWBIT
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -103,9 +104,14 @@ def main():
             check(f"convert to {target}: {result.stderr}", result.returncode == 0)
             check_tensors([out], expected, kept, target)
             check_metadata(GGUFReader(out), target)
-        result = run(program, "convert", source, "-o", folder / "parts.gguf", "--to", "f16", "--max-shard-mb", 1)
+        to_parts = ("--to", "f16", "--max-shard-mb", 1)
+        result = run(program, "convert", source, "-o", folder / "parts.gguf", *to_parts)
         check(f"parts: {result.stderr}", result.returncode == 0)
         parts = sorted(folder.glob("parts-*-of-*.gguf"))
+        check(f"names of parts: {result.stdout}", result.stdout.startswith(f"wrote {parts[0]} and {len(parts) - 1} part"))
+        report = json.loads(run(program, "convert", source, "-o", folder / "told.gguf", *to_parts, "--json").stdout)
+        told = sorted(str(part) for part in folder.glob("told-*-of-*.gguf"))
+        check(f"parts in JSON: {report}", report["output"] == told[0] and report["files"] == told)
         check("several parts", len(parts) > 1 and not (folder / "parts.gguf").exists())
         check_tensors(parts, expected, kept, "f16")
         check_metadata(GGUFReader(parts[0]), "f16")
