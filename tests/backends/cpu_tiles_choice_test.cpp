@@ -110,6 +110,24 @@ TEST(CpuTilesChoice, WorkspaceOfManyTokensHoldsFewerToo) {
     EXPECT_LE(layer.workspace_bytes(tokens), layer.workspace_bytes(tokens + 1)) << tokens;
 }
 
+// Not those of the other CPU backends, which a layer of this machine may have too.
+TEST(CpuTilesRules, NameTheFormsThatTilesTake) {
+  const LayerSpec spec =
+      test::spec_of(test::scaled_scheme(DType::nf4, DType::f16, {.rows = 1, .cols = 32}), 64, 64);
+  const auto refused = [&](const char* backend) {
+    const auto forced = select_backend(test::problem_of(spec, 1, 1), *describe_device("cpu:amx"),
+                                       {.backend = backend});
+    return forced ? std::string() : forced.error().what;
+  };
+  using ::testing::HasSubstr;
+  for (const char* which : {"gate and up", "down"}) {
+    const std::string forms = std::string(which) + " in e2m1, u2, int4, int8 or e4m3 with scales";
+    EXPECT_THAT(refused("cpu_amx"), HasSubstr(forms));
+  }
+  EXPECT_THAT(refused("cpu_amx"), ::testing::Not(HasSubstr("f32")));
+  EXPECT_THAT(refused("cpu_avx512"), HasSubstr("down in bf16, f16, f32"));
+}
+
 // Which layers go to tiles, and what others are told.
 TEST(CpuTilesRules, TakePackedWeightsWithBf16) {
   const DeviceInfo device = *describe_device("cpu:amx");

@@ -23,6 +23,8 @@ NAMES = {"gptq": "GPTQ", "awq": "AWQ", "ct": "compressed-tensors"}
 
 
 KEPT = ("q4_k", "q6_k")  # blocks that stay as they are
+FORMS = "bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 or e4m3 with scales"
+TILE_FORMS = "e2m1, u2, int4, int8 or e4m3 with scales"
 
 
 def scheme_words(x, scheme):
@@ -54,18 +56,17 @@ def own_cpu(level, x):
                for levels in (X86, ARM) if x.device in levels)
     if need.on("cpu") and not runs:
         need.add("isa", level[4:], x.device[4:])
-    if level == "cpu:amx" and (x.key in ("plain", "nf3") or x.key == "gguf" and x.blocks in KEPT):
+    tiles = level == "cpu:amx"
+    if tiles and (x.key in ("plain", "nf3") or x.key == "gguf" and x.blocks in KEPT):
         for which in ("gate and up", "down"):
-            need.add("weight", f"{which} in e2m1, u2, int4, int8 or e4m3 with scales",
-                     scheme_words(x, x.name.split("/")[1]))
+            need.add("weight", f"{which} in {TILE_FORMS}", scheme_words(x, x.name.split("/")[1]))
     if x.key == "plain":
         return need
     if x.key == "gguf" and x.blocks not in BLOCKS:
         if x.blocks in KEPT:
             return need.both(256)
         for which in ("gate and up", "down"):
-            need.add("weight", f"{which} in bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 "
-                     "or e4m3 with scales", scheme_words(x, x.name.split("/")[1]))
+            need.add("weight", f"{which} in {TILE_FORMS if tiles else FORMS}", scheme_words(x, x.name.split("/")[1]))
         return need
     for name, size in (("hidden_size", x.hidden), ("intermediate_size", x.inter)):
         if size % 16:

@@ -26,15 +26,16 @@ void check_device(IsaLevel level, const DeviceInfo& device, std::vector<Refusal>
   }
 }
 
+const char* forms_text(IsaLevel level) { return level == IsaLevel::amx ? tile_forms : all_forms; }
+
 // What tiles multiply: codes whose values are exact in bf16, and bf16.
 void check_tiles(const char* which, const Scheme& weight, std::vector<Refusal>& refusals) {
   const auto form = form_of(weight);
   const bool blocks = form && form->in_blocks();
   const bool plain = !weight.scale && is_16_or_32_bit_float(weight.weight);
   if (!blocks && (weight.ggml_type || (!plain && weight.weight != DType::nf3))) return;
-  refusals.push_back({Reason::weight,
-                      fmt::format("{} in e2m1, u2, int4, int8 or e4m3 with scales", which),
-                      scheme_text(weight)});
+  refusals.push_back(
+      {Reason::weight, fmt::format("{} {}", which, tile_forms), scheme_text(weight)});
 }
 void check_bf16(DType dtype, std::vector<Refusal>& refusals) {
   if (dtype == DType::bf16) return;
@@ -120,8 +121,11 @@ std::vector<Refusal> moe_refusals(IsaLevel level, const MoeProblem& problem,
                                   const DeviceInfo& device) {
   std::vector<Refusal> refusals;
   check_device(level, device, refusals);
-  form_refusals("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals);
-  form_refusals("down", problem.down, "intermediate_size", problem.intermediate_size, refusals);
+  const char* taken = forms_text(level);
+  form_refusals("gate and up", problem.gate_up, "hidden_size", problem.hidden_size, refusals,
+                taken);
+  form_refusals("down", problem.down, "intermediate_size", problem.intermediate_size, refusals,
+                taken);
   if (level == IsaLevel::amx) {
     check_tiles("gate and up", problem.gate_up, refusals);
     check_tiles("down", problem.down, refusals);
@@ -146,7 +150,7 @@ std::vector<Refusal> linear_refusals(IsaLevel level, const LinearProblem& proble
                                      const DeviceInfo& device) {
   std::vector<Refusal> refusals;
   check_device(level, device, refusals);
-  form_refusals("weight", problem.weight, "k", problem.k, refusals);
+  form_refusals("weight", problem.weight, "k", problem.k, refusals, forms_text(level));
   if (level == IsaLevel::amx) {
     check_tiles("weight", problem.weight, refusals);
     check_bf16(problem.activation_dtype, refusals);

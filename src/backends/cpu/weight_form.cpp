@@ -93,7 +93,8 @@ std::string scale_text(const ScaleSpec& scale) {
 }
 
 // Needs of the scheme by itself.
-std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& scheme) {
+std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& scheme,
+                                     const char* taken = all_forms) {
   std::vector<Refusal> refusals;
   const auto add = [&](std::string needs, std::string has) {
     refusals.push_back({Reason::weight, which + " " + std::move(needs), std::move(has)});
@@ -105,8 +106,7 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
   if (block_form(scheme) || (plain && !scheme.scale)) return refusals;
   if (plain || scheme.ggml_type || !scheme.scale || !codes_of(scheme) ||
       scheme.packing == Packing::shorts_gemv) {
-    add("in bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 or e4m3 with scales",
-        scheme_text(scheme));
+    add(taken, scheme_text(scheme));
     return refusals;
   }
   const Granularity& shape = scheme.scale->granularity;
@@ -159,9 +159,9 @@ std::optional<WeightForm> form_of(const Scheme& stored) {
 }
 
 void form_refusals(const std::string& which, const Scheme& stored, const std::string& k_name,
-                   std::int64_t k, std::vector<Refusal>& refusals) {
+                   std::int64_t k, std::vector<Refusal>& refusals, const char* taken) {
   const Scheme scheme = read_as(stored);
-  const std::vector<Refusal> own = scheme_refusals(which, scheme);
+  const std::vector<Refusal> own = scheme_refusals(which, scheme, taken);
   refusals.insert(refusals.end(), own.begin(), own.end());
   const auto divides = [&](std::int64_t number, const char* why) {
     if (k % number == 0) return;

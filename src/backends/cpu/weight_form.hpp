@@ -35,9 +35,15 @@ struct WeightForm {
 Scheme read_as(const Scheme& scheme);
 // Empty: read in place, or not at all (form_refusals says why).
 std::optional<WeightForm> form_of(const Scheme& scheme);
-// Every unmet need of a matrix. which: "gate and up"; k_name: what its k is called.
+
+// The forms that kernels take, as refusals name them.
+inline constexpr const char* all_forms =
+    "in bf16, f16, f32, GGUF's Q4_K or Q6_K, or e2m1, nf3, u2, int4, int8 or e4m3 with scales";
+inline constexpr const char* tile_forms = "in e2m1, u2, int4, int8 or e4m3 with scales";  // AMX's
+// Every unmet need of a matrix. which: "gate and up"; k_name: what its k is called; taken: the
+// forms that are named where it has another.
 void form_refusals(const std::string& which, const Scheme& scheme, const std::string& k_name,
-                   std::int64_t k, std::vector<Refusal>& refusals);
+                   std::int64_t k, std::vector<Refusal>& refusals, const char* taken);
 
 // Layout of the codes: "cpu_f4_lane16", "row_major".
 const char* layout_name(const Scheme& scheme);
