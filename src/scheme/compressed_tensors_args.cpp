@@ -8,6 +8,7 @@
 
 #include "checkpoint/json_text.hpp"
 #include "core/ascii.hpp"
+#include "scheme/config_value_kinds.hpp"
 #include "scheme/config_word.hpp"
 
 namespace fewbit {
@@ -218,7 +219,7 @@ void OddValues::note_aside(const std::string& where, std::string_view key, const
 void OddValues::note_null(const std::string& where, std::string_view key,
                           std::string_view expected) {
   note_aside(where, key, Json(), expected);
-  findings.back().expected += "; null is read as if the key were absent";
+  findings.back().expected += null_is_absent;
 }
 
 CtArgs read_ct_args(const Json& args, const std::string& where, OddValues& odd) {

@@ -139,7 +139,8 @@ std::string expected_value(const ConfigKey& key, Producer producer, const Json& 
                            const KeyPlace& place) {
   if (value.is_null() ? key.nullable : is_usable(key, producer, value, place.outermost)) return "";
   std::string text(key.expected.empty() ? text_of(key.kind, producer) : key.expected);
-  return value.is_null() ? text + "; null is read as if the key were absent" : text;
+  if (value.is_null()) text += null_is_absent;
+  return text;
 }
 
 }  // namespace fewbit

@@ -10,6 +10,9 @@
 
 namespace fewbit {
 
+// Behind what is expected where a null is told.
+inline constexpr std::string_view null_is_absent = "; null is read as if the key were absent";
+
 // Where a key stands: in the block itself or deeper, and under which key the object does.
 struct KeyPlace {
   bool outermost = true;

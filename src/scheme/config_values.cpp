@@ -101,9 +101,9 @@ class ValueCheck {
     if (members == nullptr || rule->kind != ValueKind::settings) return;
     for (const auto& [name, settings] : *members) {
       if (settings.is_object()) continue;
-      add(place.path + "." + key, name, settings,
-          settings.is_null() ? "an object of settings; null is read as if the key were absent"
-                             : "an object of settings",
+      std::string expected = "an object of settings";
+      if (settings.is_null()) expected += null_is_absent;
+      add(place.path + "." + key, name, settings, std::move(expected),
           settings.is_null() ? Level::info : Level::warning);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "scheme/group_index.hpp"
 #include "scheme/integer_layout.hpp"
+#include "scheme/passing_tensor.hpp"
 
 namespace fewbit {
 namespace {
@@ -34,9 +35,8 @@ const TensorInfo* group_index_of(const Checkpoint& checkpoint, const Module& mod
 bool is_permuted(const Checkpoint& checkpoint, const Module& module) {
   const TensorInfo* info = group_index_of(checkpoint, module);
   if (info == nullptr) return false;
-  const bool in_order = columns_in_order(checkpoint.tensor(*info).view, group_columns(module));
-  checkpoint.release(*info);
-  return !in_order;
+  const PassingTensor g_idx(checkpoint, *info);
+  return !columns_in_order(g_idx.view(), group_columns(module));
 }
 
 void read_group_orders(const Checkpoint& checkpoint, const std::vector<Module*>& modules) {

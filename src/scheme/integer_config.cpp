@@ -9,6 +9,7 @@
 #include "core/quote.hpp"
 #include "scheme/config_word.hpp"
 #include "scheme/fused_names.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -26,7 +27,7 @@ bool any_is_last_part(const std::vector<std::string>& names, std::string_view mo
 // By the ends of names: the module's own, that of a matrix which it is a part of, or those of all
 // its parts.
 Exclusion listed_in_block(const std::vector<std::string>& names, std::string_view module) {
-  const std::string_view last = module.substr(module.rfind('.') + 1);
+  const std::string_view last = last_component(module);
   std::vector<std::string> whole = fused_names_of(last);
   whole.emplace_back(last);
   const auto listed = [&](const std::string& component) {
@@ -133,9 +134,7 @@ IntegerSpec spec_of(const IntegerConfig& config, const std::string& module) {
 bool names_module(const IntegerConfig& config, const std::string& module) {
   const IntegerRule* rule = config.rules.find(module);
   if (rule != nullptr && !rule->excludes) return true;
-  const auto& names = config.modules_in_block;
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return is_last_part(module, name); });
+  return any_is_last_part(config.modules_in_block, module);
 }
 
 Exclusion exclusion_of(const IntegerConfig& config, const Module& module) {

@@ -24,15 +24,6 @@ bool is_incidental(const Module& module) {
   return is_table(module.name) && !last.ends_with("tid2eid");
 }
 
-std::string name_in_layer(std::string_view rest) {
-  std::string name;
-  for (const std::string_view part : split_dots(rest)) {
-    name += name.empty() ? "" : ".";
-    name += name_number(part) ? "#" : part;
-  }
-  return name;
-}
-
 }  // namespace
 
 bool is_main_stack(std::string_view path) {
@@ -47,10 +38,6 @@ bool is_main_stack(std::string_view path) {
          std::find(std::begin(owners), std::end(owners), owner) != std::end(owners);
 }
 
-std::string_view last_part(std::string_view slot) {
-  return slot.substr(slot.rfind('.') + 1);  // no dot: npos + 1 is 0
-}
-
 std::map<std::string, SlotStack> slots_of(const Identified& identified) {
   std::map<std::string, SlotStack> stacks;
   for (const Module& module : identified.modules) {
@@ -62,7 +49,7 @@ std::map<std::string, SlotStack> slots_of(const Identified& identified) {
     const std::size_t end = at + path.size() + 1;
     if (at == std::string::npos || end >= module.name.size()) continue;
     Slots& slots = stacks[path.substr(0, dot)][module.layer];
-    const std::string name = name_in_layer(std::string_view(module.name).substr(end));
+    const std::string name = without_numbers(std::string_view(module.name).substr(end));
     if (has_weight(module)) slots.emplace(name, &module);
     if (!module.part("bias").empty() && has_weight(module)) slots.emplace(name + " bias", &module);
   }

@@ -21,7 +21,4 @@ std::map<std::string, SlotStack> slots_of(const Identified& identified);
 // Whether a path is that of a language model's own layers: "layers", "transformer.h", "blk".
 bool is_main_stack(std::string_view path);
 
-// "self_attn.q_proj" -> "q_proj".
-std::string_view last_part(std::string_view slot);
-
 }  // namespace fewbit

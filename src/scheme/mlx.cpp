@@ -177,10 +177,8 @@ void check_copies(Inventory& inventory, const MlxConfig& config) {
   const Json* first = nullptr;
   for (const Declaration& one : inventory.declared.all) {
     if (one.producer != Producer::mlx || !one.block->is_object()) continue;
-    if (first == nullptr) {
-      first = one.block;
-    } else if (!differing_key(*one.block, *first).empty()) {
-      const std::string key = differing_key(*one.block, *first);
+    if (first == nullptr) first = one.block;
+    if (const std::string key = differing_key(*one.block, *first); !key.empty()) {
       inventory.findings.push_back(
           {Level::warning, "config-places-differ", one.where, key + shown_member(*one.block, key),
            fmt::format("as in {}: {}{}", config.where(), key, shown_member(*first, key))});

@@ -10,6 +10,7 @@
 #include "checkpoint/json_text.hpp"
 #include "scheme/config_word.hpp"
 #include "scheme/fused_names.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -98,8 +99,6 @@ std::optional<std::vector<ModeloptConfig::Layer>> layers_of(const Json& block) {
 
 using Layers = std::vector<ModeloptConfig::Layer>;
 
-std::string_view last_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
-
 const ModeloptConfig::Layer* find_layer(const Layers& layers, const std::string& inner) {
   const auto at = std::lower_bound(
       layers.begin(), layers.end(), inner,
@@ -112,7 +111,7 @@ const ModeloptConfig::Layer* itself_or_fused(const Layers& layers, const std::st
   for (const std::string& spelling : {name, other_spelling(name)}) {
     if (spelling.empty()) continue;
     if (const ModeloptConfig::Layer* layer = find_layer(layers, spelling)) return layer;
-    for (const std::string& fused : fused_names_of(last_of(spelling))) {
+    for (const std::string& fused : fused_names_of(last_component(spelling))) {
       const auto* const layer = find_layer(layers, with_last_component(spelling, fused));
       if (layer != nullptr) return layer;
     }
@@ -124,7 +123,7 @@ const ModeloptConfig::Layer* all_parts(const Layers& layers, const std::string& 
   for (const std::string& spelling : {name, other_spelling(name)}) {
     const ModeloptConfig::Layer* first = nullptr;
     bool same = true;
-    for (const std::string& part : fused_parts(last_of(spelling))) {
+    for (const std::string& part : fused_parts(last_component(spelling))) {
       const auto* const layer = find_layer(layers, with_last_component(spelling, part));
       if (first == nullptr) first = layer;
       same = same && layer != nullptr && layer->algorithm == first->algorithm;
@@ -193,7 +192,8 @@ bool modelopt_name_exists(std::string_view name,
   for (const std::string& spelling : {std::string(name), other_spelling(name)}) {
     if (spelling.empty()) continue;
     if (exists(spelling)) return true;
-    for (const auto& others : {fused_parts(last_of(spelling)), fused_names_of(last_of(spelling))}) {
+    for (const auto& others :
+         {fused_parts(last_component(spelling)), fused_names_of(last_component(spelling))}) {
       const bool any = std::any_of(others.begin(), others.end(), [&](const std::string& other) {
         return exists(with_last_component(spelling, other));
       });

@@ -75,7 +75,7 @@ void check_fused(Inventory& inventory, const ModuleRules& rules) {
   for (const Draft& draft : inventory.drafts) {
     const std::string_view name = draft.module.name;
     const bool experts = draft.module.expert == all_experts;
-    if (!experts && fused_parts(name.substr(name.rfind('.') + 1)).empty()) continue;
+    if (!experts && fused_parts(last_component(name)).empty()) continue;
     const ModuleRules::Verdict verdict = rules.judge(draft.module);
     if (verdict.kind != ModuleRules::Verdict::Kind::partly) continue;
     groups.add(draft.module.role, {Level::warning, "fused-partly-excluded", draft.module.name,

@@ -10,14 +10,6 @@
 #include "scheme/name_parts.hpp"
 
 namespace fewbit {
-namespace {
-
-std::string_view last_component(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);  // no dot: npos + 1 is 0
-}
-
-}  // namespace
-
 ModuleRules::Verdict ModuleRules::judge(std::string_view module) const {
   using Kind = Verdict::Kind;
   if (const auto entry = find(module)) return {Kind::whole, &entries_[*entry], {}, {}};

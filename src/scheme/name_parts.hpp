@@ -70,5 +70,11 @@ std::string layer_path(std::string_view module);
 std::optional<int> name_number(std::string_view part);
 
 std::vector<std::string_view> split_dots(std::string_view name);
+// "up_proj" of "mlp.up_proj".
+inline std::string_view last_component(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);  // no dot: npos + 1 is 0
+}
+// "layers.#.mlp.experts.#.up_proj": alike in all layers and of all experts.
+std::string without_numbers(std::string_view name);
 
 }  // namespace fewbit

@@ -24,16 +24,6 @@ std::optional<std::int64_t> row_words(std::int64_t k, int bits) {
   return ceil_div(*total, std::int64_t{32});
 }
 
-// A module's name without the numbers of its layer and expert.
-std::string pattern_of(std::string_view name) {
-  std::string out;
-  for (const std::string_view part : split_dots(name)) {
-    const bool number = part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (!number) out.append(part).push_back('.');
-  }
-  return out;
-}
-
 // The width that fits the words; the declared one when it does. Empty: none or several.
 std::optional<int> width_of(std::int64_t k, std::int64_t words, std::optional<int> declared) {
   if (declared && row_words(k, *declared) == words) return declared;
@@ -158,7 +148,7 @@ std::optional<MatrixSize> WeightShapes::find(const Checkpoint& checkpoint, const
   const TensorInfo* scale = integer_part(draft, "weight_scale");
   if (scale != nullptr) key.insert(key.end(), scale->shape.begin(), scale->shape.end());
   key.push_back(bits);
-  Known& known = known_[{pattern_of(draft.module.name), std::move(key)}];
+  Known& known = known_[{without_numbers(draft.module.name), std::move(key)}];
   if (known.asked == most_asked) return known.size;
   const auto size = stored_weight_shape(checkpoint, draft.module);
   // One that fits tells of all others, the last of many that do not too.

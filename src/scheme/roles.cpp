@@ -178,6 +178,15 @@ std::optional<int> name_number(std::string_view part) {
   return value;
 }
 
+std::string without_numbers(std::string_view name) {
+  std::string out;
+  for (const std::string_view part : split_dots(name)) {
+    out += out.empty() ? "" : ".";
+    out += name_number(part) ? "#" : part;
+  }
+  return out;
+}
+
 bool is_projection(Role role) {
   switch (role) {
     case Role::router:

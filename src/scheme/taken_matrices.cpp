@@ -73,15 +73,6 @@ bool is_matrix(const Draft& draft) {
          draft.module.n > 1 && weight->name.ends_with(".weight");
 }
 
-std::string without_numbers(std::string_view module) {
-  std::string out;
-  for (const std::string_view part : split_dots(module)) {
-    out += name_number(part) ? std::string_view("*") : part;
-    out += '.';
-  }
-  return out;
-}
-
 }  // namespace
 
 TakenMatrices::TakenMatrices(const Inventory& inventory) : inventory_(inventory) {
@@ -102,8 +93,7 @@ std::optional<Level> TakenMatrices::level(const Draft& draft, bool named, bool b
   if (!other || !is_matrix(draft) || is_left_alone(module.name)) return std::nullopt;
   if (named || with_codes_.contains(without_numbers(module.name))) return Level::warning;
   if (module.layer < 0) return std::nullopt;
-  const std::string_view last = std::string_view(module.name).substr(module.name.rfind('.') + 1);
-  return !by_family && is_usual(last) ? Level::warning : Level::info;
+  return !by_family && is_usual(last_component(module.name)) ? Level::warning : Level::info;
 }
 
 }  // namespace fewbit

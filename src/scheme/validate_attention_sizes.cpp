@@ -14,6 +14,7 @@
 #include "core/text_search.hpp"
 #include "scheme/layer_slots.hpp"
 #include "scheme/model_json.hpp"
+#include "scheme/name_parts.hpp"
 #include "scheme/validation.hpp"
 
 namespace fewbit {
@@ -157,7 +158,7 @@ bool is_attention_block(std::string_view slot) {
 bool may_be_gated(const Attention& attention, const Slots& slots) {
   return attention.gated && std::any_of(slots.begin(), slots.end(), [&](const auto& one) {
            const auto size = attention.sizes.find("o_proj");
-           return last_part(one.first) == "o_proj" && size != attention.sizes.end() &&
+           return last_component(one.first) == "o_proj" && size != attention.sizes.end() &&
                   one.second->k == size->second.k;
          });
 }
@@ -173,12 +174,12 @@ bool fits(std::string_view name, const Size& size, const Module& module, Gate ga
 
 void check_layer(Validation& validation, const Attention& attention, const Slots& slots,
                  const std::string& source) {
-  const auto marked = [&](const auto& one) { return last_part(one.first) == attention.mark; };
+  const auto marked = [&](const auto& one) { return last_component(one.first) == attention.mark; };
   if (!std::any_of(slots.begin(), slots.end(), marked)) return;
   const Gate gate = may_be_gated(attention, slots) ? Gate::possible : Gate::none;
   for (const auto& [slot, module] : slots) {
     if (!is_attention_block(slot) || module->k == 0 || !module->unreadable.empty()) continue;
-    const auto expected = attention.sizes.find(last_part(slot));
+    const auto expected = attention.sizes.find(last_component(slot));
     if (expected == attention.sizes.end()) continue;
     if (fits(expected->first, expected->second, *module, gate)) continue;
     validation.add(

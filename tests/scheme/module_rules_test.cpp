@@ -11,6 +11,7 @@
 
 #include "scheme/fused_names.hpp"
 #include "scheme/list_of_rules.hpp"
+#include "scheme/name_parts.hpp"
 
 namespace fewbit {
 namespace {
@@ -239,6 +240,59 @@ TEST(ModuleRules, APatternOfAPartHidesNoFusedName) {
   const ModuleRules::Verdict verdict = list.judge("model.layers.0.self_attn.k_proj");
   ASSERT_EQ(verdict.kind, Kind::whole);
   EXPECT_EQ(verdict.entry->text, "re:.*qkv_proj");
+}
+
+// Twelve, so that the number of one begins that of another.
+Module twelve_experts(const std::string& part) {
+  Module module;
+  module.name = "model.layers.1.mlp.experts." + part;
+  module.expert = all_experts;
+  module.experts = 12;
+  return module;
+}
+
+std::vector<std::string> names_of(int experts, const std::string& part) {
+  std::vector<std::string> names;
+  for (int expert = 0; expert < experts; ++expert) {
+    names.push_back(fmt::format("model.layers.1.mlp.experts.{}.{}", expert, part));
+  }
+  return names;
+}
+
+TEST(ModuleRules, ExpertsInOneTensorMayBeListedOneByOne) {
+  const Module down = twelve_experts("down_proj");
+  for (const Producer producer : {Producer::fp8, Producer::modelopt, Producer::quark}) {
+    EXPECT_EQ(rules(producer, names_of(12, "down_proj")).judge(down).kind, Kind::whole);
+    EXPECT_EQ(rules(producer, {down.name}).judge(down).kind, Kind::whole);
+    EXPECT_EQ(rules(producer, names_of(12, "up_proj")).judge(down).kind, Kind::none);
+    const auto five = rules(producer, names_of(5, "down_proj"));
+    EXPECT_EQ(five.judge(down).kind, Kind::partly);
+    EXPECT_EQ(five.judge(down).listed_parts, "5 of 12 experts");
+    EXPECT_EQ(five.judge(down).other_parts, "7");
+    EXPECT_EQ(five.judge(down.name).kind, Kind::none);  // the name alone tells of no experts
+  }
+  // Of compressed-tensors any part takes the whole.
+  const auto one = rules(Producer::compressed_tensors, names_of(1, "down_proj"));
+  EXPECT_EQ(one.judge(down).kind, Kind::whole);
+  ASSERT_NE(one.judge(down).entry, nullptr);
+  EXPECT_EQ(one.judge(down).entry->text, "model.layers.1.mlp.experts.0.down_proj");
+}
+
+TEST(ModuleRules, ANumberOfAnExpertIsAWholeComponent) {
+  const ModuleRules list = rules(Producer::fp8, {"model.layers.1.mlp.experts.1"});
+  EXPECT_EQ(list.judge(twelve_experts("down_proj")).listed_parts, "1 of 12 experts");
+  const ModuleRules other = rules(Producer::fp8, {"model.layers.11.mlp.experts.1"});
+  EXPECT_EQ(other.judge(twelve_experts("down_proj")).kind, Kind::none);
+}
+
+TEST(ModuleRules, ExpertsOfAFusedTensorNeedAllTheirParts) {
+  const Module both = twelve_experts("gate_up_proj");
+  std::vector<std::string> names = names_of(12, "gate_proj");
+  const ModuleRules half = rules(Producer::fp8, names);
+  EXPECT_EQ(half.judge(both).kind, Kind::partly);
+  EXPECT_EQ(half.judge(both).listed_parts, "gate_proj");
+  for (std::string& name : names_of(12, "up_proj")) names.push_back(std::move(name));
+  EXPECT_EQ(rules(Producer::fp8, names).judge(both).kind, Kind::whole);
 }
 
 TEST(FusedNames, PartsAndSpellings) {

@@ -51,6 +51,14 @@ TEST(TensorName, AnUnknownNameIsAModuleOfItsOwn) {
   EXPECT_EQ(split(".weight"), Split(".weight", "weight"));
 }
 
+TEST(TensorName, WithoutNumbersIsOneForAllLayersAndExperts) {
+  EXPECT_EQ(without_numbers("model.layers.3.mlp.experts.12.w1"), "model.layers.#.mlp.experts.#.w1");
+  EXPECT_EQ(without_numbers("layers.3"), "layers.#");
+  EXPECT_EQ(without_numbers("fc1.w3"), "fc1.w3");
+  EXPECT_EQ(last_component("mlp.up_proj"), "up_proj");
+  EXPECT_EQ(last_component("lm_head"), "lm_head");
+}
+
 struct RoleCase {
   const char* module;
   Role role;
