@@ -85,6 +85,7 @@ void add_eval(CLI::App& app, int& exit_code) {
       ->check(whole_number(1, std::int64_t{1} << 20));
   command->footer(
       "The text is encoded whole and cut into windows; position i of a window scores token i + 1.\n"
+      "What `fewbit check` warns of in the model's weights and configs is said on stderr.\n"
       "Examples:\n  fewbit eval models/tiny-moe --text models/tiny-moe/val.txt\n"
       "  fewbit eval DIR --text val.txt --activation-dtype f32 --json");
   set_body(*command, *options, exit_code, [options] { return run_eval(*options); });

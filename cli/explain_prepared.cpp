@@ -10,7 +10,6 @@
 #include "prepared/manifest.hpp"
 #include "prepared/prepared_readers.hpp"
 #include "prepared_page.hpp"
-#include "terminal.hpp"
 
 namespace fewbit::cli {
 namespace {
@@ -94,8 +93,7 @@ Result<int> explain_prepared(const PreparedQuestion& question) {
   }
   std::fflush(stdout);
   if (!readers.error) return exit_fine;
-  const std::string text = "error: " + printable_message(readers.error->message()) + "\n";
-  print_err("{}", Lines{wrapped_page(text, error_columns())});
+  print_error(*readers.error, false);
   return is_usage_error(*readers.error) ? exit_usage : exit_failure;
 }
 

@@ -24,6 +24,18 @@ std::string finding_text(const Finding& finding) {
   return "found " + finding.found + "; expected " + finding.expected;
 }
 
+// "fine, 1 note", "2 errors, 1 warning".
+std::string counts_text(std::string text, std::span<const Finding> findings) {
+  const auto add = [&](std::string_view one, Level level) {
+    const std::int64_t found = count(findings, level);
+    if (found > 0) text += (text.empty() ? "" : ", ") + counted(found, one);
+  };
+  add("error", Level::error);
+  add("warning", Level::warning);
+  add("note", Level::info);
+  return text;
+}
+
 std::string lines_of(std::span<const Finding> findings) {
   std::string text;
   for (const Finding& f : findings) {
@@ -43,15 +55,7 @@ std::string findings_text(std::span<const Finding> findings, bool headers_only) 
 }
 
 std::string result_text(std::span<const Finding> findings) {
-  std::string text;
-  const auto add = [&](std::string_view one, Level level) {
-    const std::int64_t found = count(findings, level);
-    if (found > 0) text += (text.empty() ? "" : ", ") + counted(found, one);
-  };
-  if (!has_problem(findings)) text = "fine";
-  add("error", Level::error);
-  add("warning", Level::warning);
-  add("note", Level::info);
+  const std::string text = counts_text(has_problem(findings) ? "" : "fine", findings);
   if (count(findings, Level::error) > 0) return text + ": do not run it as it is";
   return has_problem(findings) ? text + ": look into it before you run it" : text;
 }
@@ -65,10 +69,10 @@ Json result_json(std::span<const Finding> findings) {
   return out;
 }
 
-std::string source_warnings_text(std::span<const Finding> warnings) {
+std::string source_warnings_text(std::span<const Finding> warnings, std::string_view made) {
   if (warnings.empty()) return "";
-  return fmt::format("the source has {}, which stand in what was made of it:\n{}",
-                     counted(std::ssize(warnings), "warning"), lines_of(warnings));
+  return fmt::format("the source has {}, which stand in what {} it:\n{}", counts_text("", warnings),
+                     made, lines_of(warnings));
 }
 
 Json findings_json(std::span<const Finding> findings) {
@@ -78,7 +82,7 @@ Json findings_json(std::span<const Finding> findings) {
 }
 
 Finding forced_refusal(const std::string& found) {
-  return {Level::warning, "layer-not-runnable", "FEWBIT_BACKEND", found,
+  return {Level::info, "layer-not-runnable", "FEWBIT_BACKEND", found,
           "a backend that can run the experts, or none forced"};
 }
 

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "command.hpp"
 
@@ -15,12 +16,12 @@ std::string findings_text(std::span<const Finding> findings, bool headers_only);
 std::string result_text(std::span<const Finding> findings);
 // {fine, errors, warnings, notes}
 Json result_json(std::span<const Finding> findings);
-// A warning or an error: exit code 1.
-// Of what was made from a source with warnings; empty without any.
-std::string source_warnings_text(std::span<const Finding> warnings);
+// Of what was made from a source with warnings; empty without any. made: "was made of".
+std::string source_warnings_text(std::span<const Finding> warnings, std::string_view made);
 Json findings_json(std::span<const Finding> findings);
-// FEWBIT_BACKEND forces one that can't run the experts: no fault of the files, but nobody's wish.
+// FEWBIT_BACKEND forces one that can't run the experts, which is no fault of the files.
 Finding forced_refusal(const std::string& found);
+// A warning or an error: exit code 1.
 bool has_problem(std::span<const Finding> findings);
 
 }  // namespace fewbit::cli

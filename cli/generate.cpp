@@ -156,7 +156,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   command->add_option("--seed", sampling.seed, "Same seed, same text: 0 to 2^64-1")
       ->check(seed_number);
   command->footer(
-      "Text goes to stdout, figures to stderr.\n"
+      "Text goes to stdout, figures to stderr, and what `fewbit check` warns of in the model.\n"
       "Examples:\n  fewbit generate models/tiny-moe --prompt \"So she was considering\"\n"
       "  fewbit generate DIR --prompt Once --temperature 0.8 --top-p 0.95 --seed 7");
   set_body(*command, *options, exit_code, [options] { return run_generate(*options); });

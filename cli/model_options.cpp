@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "findings_page.hpp"
 #include "progress.hpp"
 
 namespace fewbit::cli {
@@ -55,6 +56,10 @@ Result<LoadedModel> load_model(const ModelCommandOptions& options, std::int64_t 
                              tokenizer.vocab_size() - 1, model.config().vocab_size),
                  file.string()};
   }
+  const auto& warnings = model.report().source_warnings;
+  if (!warnings.empty()) {
+    print_err("note: {}", Lines{source_warnings_text(warnings, "is computed with")});
+  }
   return LoadedModel{std::move(model), std::move(tokenizer)};
 }
 
@@ -71,6 +76,7 @@ Json model_json(const ModelCommandOptions& options, const Model& model) {
   out.set("prepared_bytes", report.owned_bytes);
   out.set("mapped_bytes", report.mapped_bytes);
   out.set("load_seconds", report.load_seconds);
+  out.set("source_warnings", findings_json(report.source_warnings));
   return out;
 }
 

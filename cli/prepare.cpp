@@ -69,7 +69,7 @@ void print_report(const Options& options, const PrepareReport& report) {
   print_out("  {} -> {}, {}, {:.1f} s with flushing\n", bytes_text(report.source_bytes),
             bytes_text(report.output_bytes), rate_text(report), report.seconds);
   if (report.verified) print_verified(*report.verified);
-  print_out("{}", Lines{source_warnings_text(report.source_warnings)});
+  print_out("{}", Lines{source_warnings_text(report.source_warnings, "was made of")});
 }
 
 Json report_json(const Options& options, const PrepareReport& report) {

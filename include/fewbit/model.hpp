@@ -83,6 +83,9 @@ struct ModelReport {
   std::uint64_t owned_bytes = 0;   // prepared weights
   std::uint64_t mapped_bytes = 0;  // read in place
   double load_seconds = 0;
+  // What `fewbit check` warns of, and errors that did not keep the model from being read: they
+  // stand in every answer. Of a prepared model none: `prepare` told those of its source.
+  std::vector<Finding> source_warnings;
 };
 
 // Keys and values of one sequence.

@@ -14,6 +14,7 @@
 #include "model/model_state.hpp"
 #include "prepared/manifest.hpp"
 #include "scheme/part_of_model.hpp"
+#include "scheme/source_errors.hpp"
 #include "scheme/unused_tensors.hpp"
 #include "select/backend.hpp"
 
@@ -86,6 +87,20 @@ Result<std::shared_ptr<const PreparedModel>> open_prepared(const std::filesystem
                path.string()};
 }
 
+// None of a prepared model, which holds no more than the rest of its source.
+Result<std::vector<Finding>> source_warnings(const Checkpoint& checkpoint,
+                                             const Identified& identified,
+                                             const PreparedModel* prepared,
+                                             const ProgressFn& progress) {
+  if (prepared != nullptr) return std::vector<Finding>();
+  const std::uint64_t bytes = checkpoint.total_bytes();
+  const auto go_on = [&](std::uint64_t /*done*/, std::uint64_t /*total*/) {
+    return !progress || progress(0, bytes);
+  };
+  FEWBIT_TRY(const std::vector<Finding> all, source_findings(checkpoint, identified, go_on));
+  return problems_of(all);
+}
+
 Error bad_call(std::string what) { return Error{ErrorCode::invalid_argument, std::move(what), ""}; }
 
 Result<void> check_ids(std::span<const std::int32_t> ids, std::int64_t vocab_size) {
@@ -123,6 +138,8 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(Identified identified, identify(checkpoint));
   FEWBIT_TRY(
       check_layer_count(identified, config, (checkpoint.directory() / "config.json").string()));
+  FEWBIT_TRY(std::vector<Finding> warnings,
+             source_warnings(checkpoint, identified, prepared.get(), options.progress));
   FEWBIT_TRY(DeviceInfo device, detect_cpu());
   FEWBIT_TRY(DeviceInfo expert_device, describe_device(options.device));
   ModelOptions bounded = options;
@@ -138,6 +155,7 @@ Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions&
   FEWBIT_TRY(DecoderParts parts, family->load(reader));
   FEWBIT_TRY(reader.all_used());
   ModelReport report = reader.report();
+  report.source_warnings = std::move(warnings);
   report.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return Model(std::make_unique<State>(State{.config = std::move(config),

@@ -25,12 +25,9 @@ std::string text_of(const Finding& finding) {
 
 Result<std::vector<Finding>> check_source(const Checkpoint& source, const Identified& identified,
                                           const ProgressFn& progress) {
-  FEWBIT_TRY(std::vector<Finding> all, source_findings(source, identified, progress));
+  FEWBIT_TRY(const std::vector<Finding> all, source_findings(source, identified, progress));
   const std::vector<Finding> errors = errors_of(all);
-  if (errors.empty()) {
-    std::erase_if(all, [](const Finding& one) { return one.level != Level::warning; });
-    return all;
-  }
+  if (errors.empty()) return problems_of(all);
   std::string text =
       fmt::format("{} error{} in the source:", errors.size(), errors.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < std::min(errors.size(), most_shown); ++i) {

@@ -33,6 +33,13 @@ std::vector<Finding> errors_of(std::span<const Finding> findings) {
   return errors;
 }
 
+std::vector<Finding> problems_of(std::span<const Finding> findings) {
+  std::vector<Finding> problems;
+  std::ranges::copy_if(findings, std::back_inserter(problems),
+                       [](const Finding& finding) { return finding.level != Level::info; });
+  return problems;
+}
+
 Result<std::vector<Finding>> source_findings(const Checkpoint& source, const Identified& identified,
                                              const ValidationProgress& progress) {
   bool stopped = false;

@@ -17,7 +17,9 @@ Result<std::vector<Finding>> source_errors(const Checkpoint& source, const Ident
 Result<std::vector<Finding>> source_findings(const Checkpoint& source, const Identified& identified,
                                              const ValidationProgress& progress);
 
-// Only the errors of `findings`.
+// Only the errors and warnings of `findings`.
+std::vector<Finding> problems_of(std::span<const Finding> findings);
+// Only the errors.
 std::vector<Finding> errors_of(std::span<const Finding> findings);
 
 }  // namespace fewbit

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, SOURCE, Copy, run, run_json, write_tensors
+from cli_case import FEWBIT, MODEL, REFERENCE_PERPLEXITY, SOURCE, Copy, rewrite_header, run, run_json, write_tensors
 
 
 class Convert(unittest.TestCase):
@@ -136,6 +136,37 @@ class RoundTrip(Copy):
         self.assertTrue((again / "model.safetensors.index.json").exists())
         self.assertEqual(run("check", again).returncode, 0)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["again", "model", "plain"])
+
+
+def inverted(header, data):
+    """Divisors where factors belong."""
+    data = bytearray(data)
+    for name, entry in header.items():
+        if name.endswith("weight_scale_2"):
+            at = slice(*entry["data_offsets"])
+            (factor,) = struct.unpack("<f", data[at])
+            data[at] = struct.pack("<f", 1 / factor)
+    return header, bytes(data)
+
+
+class Warned(Copy):
+    def test_what_check_warns_of_is_said_beside_every_answer(self):
+        text = self.folder / "text"
+        text.write_bytes((MODEL / "val.txt").read_bytes()[:2000])
+        commands = (("eval", "--text", text), ("generate", "--prompt", "Once", "--max-tokens", 2))
+        for command, *more in commands:
+            self.assertNotIn("note:", run(command, MODEL, *more).stderr)
+            self.assertEqual(run_json(self, command, MODEL, *more)["source_warnings"], [])
+        rewrite_header(self.model / "model.safetensors", inverted)
+        warned = [f for f in run_json(self, "check", self.model, code=1)["findings"] if f["level"] != "info"]
+        self.assertIn("global-scale-direction", {f["rule"] for f in warned})
+        for command, *more in commands:
+            result = run(command, self.model, *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"note: the source has {len(warned)} warning", result.stderr)
+            for finding in warned:
+                self.assertIn(f"{finding['rule']}  {finding['where']}", result.stderr)
+            self.assertEqual(run_json(self, command, self.model, *more)["source_warnings"], warned)
 
 
 if __name__ == "__main__":
