@@ -35,7 +35,7 @@ struct Kernels {
   BlockCost tile_cost = {};
   // Tokens a weight from which tiles pay: fewer leave most of a tile empty, and weights are decoded
   // into it all the same. On a Xeon whose tiles others used too, int4 took 2.9 ms by tiles and 1.3
-  // by vectors for one token (docs/performance.md).
+  // by vectors for one token (Qwen3-30B-A3B).
   std::int64_t least_tile_tokens = 4;
 };
 
