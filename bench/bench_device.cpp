@@ -39,6 +39,19 @@ Result<std::vector<double>> repeat(const Work& work, double budget, const device
   return seconds;
 }
 
+// What each layer's routing begins with: ids, or logits where a router has them.
+Result<std::vector<device::Buffer>> routes_of(const DeviceCalls& calls,
+                                              const device::Stream& stream) {
+  std::vector<device::Buffer> routes;
+  for (std::size_t i = 0; i < calls.layers.size(); ++i) {
+    const auto of_layer = calls.logits.empty() ? std::as_bytes(std::span(calls.ids[i]))
+                                               : std::as_bytes(std::span(calls.logits[i]));
+    FEWBIT_TRY(device::Buffer buffer, device::copy_of(of_layer, stream));
+    routes.push_back(std::move(buffer));
+  }
+  return routes;
+}
+
 }  // namespace
 
 Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Executor& executor) {
@@ -50,14 +63,8 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
   FEWBIT_TRY(const std::uint64_t bytes, calls.layers.front().device_workspace_bytes(calls.tokens));
   FEWBIT_TRY(const device::Buffer memory, device::Buffer::allocate(bytes + 1024, stream));
   const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) % 1024;
-  std::vector<device::Buffer> ids;  // or logits
+  FEWBIT_TRY(const std::vector<device::Buffer> routes, routes_of(calls, stream));
   const bool routed = !calls.logits.empty();
-  for (std::size_t i = 0; i < calls.layers.size(); ++i) {
-    const auto of_layer =
-        routed ? std::as_bytes(std::span(calls.logits[i])) : std::as_bytes(std::span(calls.ids[i]));
-    FEWBIT_TRY(device::Buffer buffer, device::copy_of(of_layer, stream));
-    ids.push_back(std::move(buffer));
-  }
   FEWBIT_TRY(stream.synchronize());
   MoeArgs args;
   args.tokens = calls.tokens;
@@ -71,9 +78,9 @@ Result<DeviceTime> time_on_device(const DeviceCalls& calls, double budget, Execu
   FEWBIT_TRY(const device::Graph graph, device::Graph::record(stream, [&]() -> Result<void> {
                for (std::size_t i = 0; i < calls.layers.size(); ++i) {
                  if (routed) {
-                   args.router_logits = elements_of<float>(ids[i]);
+                   args.router_logits = elements_of<float>(routes[i]);
                  } else {
-                   args.topk_ids = elements_of<std::int32_t>(ids[i]);
+                   args.topk_ids = elements_of<std::int32_t>(routes[i]);
                  }
                  FEWBIT_TRY(calls.layers[i].run(args, executor));
                }

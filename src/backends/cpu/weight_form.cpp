@@ -92,23 +92,9 @@ std::string scale_text(const ScaleSpec& scale) {
                      scale.granularity.cols);
 }
 
-// Needs of the scheme by itself.
-std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& scheme,
-                                     const char* taken = all_forms) {
-  std::vector<Refusal> refusals;
-  const auto add = [&](std::string needs, std::string has) {
-    refusals.push_back({Reason::weight, which + " " + std::move(needs), std::move(has)});
-  };
-  if (scheme.pre_quant_scale) {
-    add("without a scale for the activations (pre_quant_scale)", scheme_text(scheme));
-  }
-  const bool plain = is_16_or_32_bit_float(scheme.weight) && !scheme.ggml_type;
-  if (block_form(scheme) || (plain && !scheme.scale)) return refusals;
-  if (plain || scheme.ggml_type || !scheme.scale || !codes_of(scheme) ||
-      scheme.packing == Packing::shorts_gemv) {
-    add(taken, scheme_text(scheme));
-    return refusals;
-  }
+// Needs of scales and zero points, of codes that have a form. add(what it needs, what it has).
+template <class Add>
+void check_scales(const Scheme& scheme, const Add& add) {
   const Granularity& shape = scheme.scale->granularity;
   if (!lane_scale(scheme.scale->dtype)) {
     add("with e4m3, e8m0, f16, bf16 or f32 scales", scale_text(*scheme.scale));
@@ -134,6 +120,26 @@ std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& sch
   if (!scheme.zero_points && scheme.zero_point != usual_zero(scheme.weight)) {
     add(fmt::format("with zero point {}", usual_zero(scheme.weight)), zero_point_text(scheme));
   }
+}
+
+// Needs of the scheme by itself.
+std::vector<Refusal> scheme_refusals(const std::string& which, const Scheme& scheme,
+                                     const char* taken = all_forms) {
+  std::vector<Refusal> refusals;
+  const auto add = [&](std::string needs, std::string has) {
+    refusals.push_back({Reason::weight, which + " " + std::move(needs), std::move(has)});
+  };
+  if (scheme.pre_quant_scale) {
+    add("without a scale for the activations (pre_quant_scale)", scheme_text(scheme));
+  }
+  const bool plain = is_16_or_32_bit_float(scheme.weight) && !scheme.ggml_type;
+  if (block_form(scheme) || (plain && !scheme.scale)) return refusals;
+  if (plain || scheme.ggml_type || !scheme.scale || !codes_of(scheme) ||
+      scheme.packing == Packing::shorts_gemv) {
+    add(taken, scheme_text(scheme));
+    return refusals;
+  }
+  check_scales(scheme, add);
   return refusals;
 }
 
