@@ -11,6 +11,7 @@
 #include "backends/cpu/kernel_table.hpp"
 #include "canonical/gguf_blocks.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/cpu_features.hpp"
 #include "core/float_convert.hpp"
 #include "kernels/levels.hpp"
 #include "kernels/panel_buffer.hpp"
@@ -100,13 +101,15 @@ class Lane16Blocks256 : public ::testing::TestWithParam<Param> {
     GuardedFloats y(weight.blocks * 16 * tokens);
     if (unit() == Unit::dots) {
       test::TileBuffer operand(x, k, tokens);
-      lane16_dots_avx512(form().codes)({.left = weight,
-                                        .right = {},
-                                        .pairs = weight.blocks,
-                                        .x = operand.data(),
-                                        .tokens = tokens,
-                                        .left_y = y.data(),
-                                        .y_pair = std::int64_t{16} * tokens});
+      const CpuFeatures dots{.avx512_bf16 = true, .avx512_fast_bf16 = true};
+      const cpu::Kernels& kernels = cpu::kernels_of(std::get<0>(GetParam()), dots);
+      kernels.tiles(form().codes)({.left = weight,
+                                   .right = {},
+                                   .pairs = weight.blocks,
+                                   .x = operand.data(),
+                                   .tokens = tokens,
+                                   .left_y = y.data(),
+                                   .y_pair = std::int64_t{16} * tokens});
       y.expect_guards_intact();
       return y;
     }
